@@ -1,4 +1,4 @@
-//! The API server alone: how fast it starts, writes, lists and tells watchers, and the memory it takes.
+//! The API server alone: startup time, latency of writes, lists and watch events, and memory usage.
 
 pub mod measure;
 pub mod rows;

@@ -1,4 +1,4 @@
-//! Names: how many questions a DNS server answers for what it costs, how soon, and how soon it knows of a change.
+//! DNS: throughput, latency and cost of a DNS server, and how soon it serves a change.
 //!
 //! ```text
 //! objects: the load ─▶ API server ─▶ contender at LISTEN ◀─ perf: dnsperf with the files of questions
@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Where every contender listens, one after the other.
 pub const LISTEN: SocketAddr = at(5300);
-/// Who knows the names of others.
+/// The upstream server for external names.
 pub const UPSTREAM: SocketAddr = at(5301);
 /// Where contenders tell of themselves.
 pub const METRICS: SocketAddr = at(9153);

@@ -1,5 +1,5 @@
-//! What access control costs, and what it is worth: requests with RBAC, audit log and fair queues beside requests with none of them, and nodes and
-//! an administrator during an attack beside the same without one.
+//! The cost and the effect of access control: requests with RBAC, audit log and fair queues compared with requests without them, and nodes and an
+//! administrator with and without an attack.
 
 pub mod overhead;
 pub mod rows;

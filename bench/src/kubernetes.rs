@@ -1,8 +1,8 @@
-//! The peer: kube-apiserver and an etcd of its own, and kube-controller-manager if wanted, when their programs are there.
+//! The peer: kube-apiserver with its own etcd, and optionally kube-controller-manager, when their programs are installed.
 //!
-//! They are set up to their advantage: one member, no TLS to it, certificates made beforehand, everybody may do
-//! everything, no audit, the client is of a group whose requests are never queued, no leader is elected, and the
-//! controllers may send as much as they like.
+//! They are configured to their advantage: one etcd member, no TLS to it, certificates made beforehand, all requests are
+//! authorized, no audit, the client is in a group whose requests are never queued, leader election is off, and the
+//! client-side rate limits of the controllers are lifted.
 
 use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -28,10 +28,11 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// The API server and its etcd, in `$WAYPOST_PEERS` or on the path. A file `VERSION` beside them may say which they are.
+    /// The API server and its etcd, in `$WAYPOST_PEERS` or on the path. A file `VERSION` beside them may contain their
+    /// versions.
     ///
     /// # Errors
-    /// When a program is missing; says which.
+    /// When a program is missing; the error names it.
     pub fn find() -> anyhow::Result<Self> {
         Ok(Self {
             apiserver: program("kube-apiserver")?,
@@ -44,7 +45,7 @@ impl Kubernetes {
     /// The same with kube-controller-manager.
     ///
     /// # Errors
-    /// When a program is missing; says which.
+    /// When a program is missing; the error names it.
     pub fn find_with_controllers() -> anyhow::Result<Self> {
         Ok(Self { controllers: Some(program("kube-controller-manager")?), ..Self::find()? })
     }
@@ -133,7 +134,7 @@ fn arguments(keys: &Path, etcd: &str, port: u16) -> Vec<String> {
         format!("--tls-cert-file={}", key("server.crt")),
         format!("--tls-private-key-file={}", key("server.key")),
         format!("--client-ca-file={}", key("ca.crt")),
-        // It wants the public half too, and takes a certificate for it; no tokens are used here.
+        // It requires the public key too, and accepts a certificate for it; no tokens are used here.
         format!("--service-account-key-file={}", key("server.crt")),
         format!("--service-account-signing-key-file={}", key("server.key")),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
@@ -144,7 +145,7 @@ fn arguments(keys: &Path, etcd: &str, port: u16) -> Vec<String> {
     ]
 }
 
-/// Which programs the peer's are, as the file `VERSION` beside them says.
+/// Versions of the peer's programs, as given in the file `VERSION` beside them.
 pub(crate) fn version() -> String {
     let peers = std::env::var_os("WAYPOST_PEERS").map(PathBuf::from);
     let text = peers.and_then(|dir| std::fs::read_to_string(dir.join("VERSION")).ok());

@@ -1,8 +1,8 @@
 //! Load balancers that understand TLS and HTTP, side by side: the gateway of `waypost up`, nginx and HAProxy.
 //!
-//! `stage` is a node with a pod on it and a client outside, in namespaces; `contender` starts one of the three on the node; `pod` answers; `load`
-//! asks, always in the same way. One after the other, in rounds, so that all meet the machine in the same mood. The load, the pod and the
-//! contender share the cores.
+//! `stage` is a node with a pod and an external client, in namespaces; `contender` starts one of the three on the node; `pod` responds; `load`
+//! sends the requests, always in the same way. They run one after the other, in rounds, so that conditions on the machine are the same for all.
+//! The load generator, the pod and the contender share the cores.
 
 pub mod contender;
 pub mod load;

@@ -1,7 +1,7 @@
 //! The load: prepared requests in, as many clients as wanted send them, how long each took out.
 //!
-//! Every client has one connection of its own and sends its next request when the last one was answered. Bodies are made
-//! before the clock starts and answers are not parsed, so that the machine's time goes to the server.
+//! Every client has its own connection and sends its next request when the last one was answered. Bodies are made before
+//! the clock starts and responses are not parsed, so that the processor time goes to the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -168,7 +168,7 @@ pub fn service(name: &str) -> Value {
     })
 }
 
-/// A Service whose endpoints are made by hand: controllers leave it alone.
+/// A Service with manually created endpoints: controllers ignore it.
 #[must_use]
 pub fn service_by_hand(name: &str) -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! The modes of the proxy beside each other: what a connection pays in each of them, and what a change costs.
+//! Comparison of the proxy modes: the cost of a connection in each of them, and the cost of a change.
 //!
 //! ```text
 //! stand: a sink and an echo on the far machine ◀─ carry: one stream, short connections, datagrams ◀─ client pod

@@ -3,7 +3,7 @@
 //! ```text
 //! objects: the load ─▶ API server ─▶ contender on a node of its own ─▶ kernel
 //! stage: node, client pod, far machine ─▶ caller: real connections see what works ─▶ start, changes, connects ─▶ rows
-//!                                         usage: processor time and memory; writes: what the kernel says was written
+//!                                         usage: processor time and memory; writes: netlink notifications of the kernel
 //! ```
 
 pub mod caller;

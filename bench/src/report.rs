@@ -47,16 +47,17 @@ pub fn key(what: &str, objects: impl Display) -> String {
 pub enum Budget {
     /// At most this.
     AtMost(f64),
-    /// At least so many times the peer's; without a peer in this run, what it had on a machine like the budget's.
+    /// At least this multiple of the peer's figure; without a peer in this run, its figure on a machine like the
+    /// budget's.
     TimesPeer(f64, f64),
 }
 
-/// A line of the report; it is left out when nobody was measured.
+/// A line of the report; omitted when no subject was measured.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The key of its figure.
     pub key: String,
-    /// What it says.
+    /// Its text.
     pub what: String,
     /// Whether a greater figure is the better one.
     pub more_is_better: bool,
@@ -171,7 +172,7 @@ fn describe(budget: Budget) -> String {
     }
 }
 
-/// Three digits are as much as such a measurement says.
+/// Three digits are the precision of such a measurement.
 fn show(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,7 +1,7 @@
 //! The start of `waypost up`: how long until everything works, and what it costs to have it there.
 //!
-//! In: the program. Out: [`Figures`]. It is ready when it says its last line, after Pods can be run, Services are served and names are
-//! answered; then it is left alone for a while and its processor time read.
+//! In: the program. Out: [`Figures`]. It is ready when it prints its last line, after Pods can be run, Services are served and DNS
+//! queries are answered; then it stays idle for a while and its processor time is read.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::stats::{median, megabytes};
 use crate::subject::Process;
 use crate::waypost::Waypost;
 
-/// How often the log is looked at.
+/// The interval at which the log is read.
 const LOOK: Duration = Duration::from_millis(1);
 /// How long a start may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The last of the lines that `up` says.
+/// The last of the lines that `up` prints.
 const LAST: &str = "\npage ";
 
 /// The lines of the report.
@@ -33,7 +33,7 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// Measures so many starts, and then idles for so long.
+/// Measures this number of starts, and then idles for this long.
 ///
 /// # Errors
 /// When the program does not start.
@@ -66,7 +66,7 @@ pub async fn measure(starts: u16, idle: Duration) -> anyhow::Result<Figures> {
     Ok(figures)
 }
 
-/// Starts everything, and says how many milliseconds passed until it was there.
+/// Starts everything, and returns the milliseconds until it was ready.
 async fn up(program: &Waypost, home: &TempDir) -> anyhow::Result<(Process, f64)> {
     let data = home.path().join("data");
     let arguments = ["up", "--node-name", "bench", "--dns-upstream", "none", "--data-dir", &data.to_string_lossy()];

@@ -29,7 +29,7 @@ pub fn seconds(durations: &[Duration]) -> Vec<f64> {
     durations.iter().map(Duration::as_secs_f64).collect()
 }
 
-/// Microseconds for each of so many.
+/// Microseconds per operation.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^52")]
 pub fn each(time: Duration, count: usize) -> f64 {

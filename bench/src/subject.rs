@@ -1,4 +1,4 @@
-//! A server under measurement: its processes, how to know that it is ready, its memory, its end.
+//! A server under measurement: its processes, readiness, memory and shutdown.
 //!
 //! In: programs and a directory. Out: a [`Running`] with a client for it. Dropping it kills its processes, so that an
 //! error or an interrupted run leaves none behind; its directory belongs to the caller.
@@ -18,9 +18,9 @@ use tokio::time::{Instant, sleep};
 
 /// How long a server may take to become ready, and to end.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How often it is looked at meanwhile.
+/// The polling interval meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
-/// The unit in which Linux tells processor time, whatever its own clock is.
+/// The unit in which Linux reports processor time (`USER_HZ`), independent of the kernel's own clock rate.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A server on its way up.
@@ -144,7 +144,7 @@ impl Process {
         std::iter::once(own).chain(children)
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     ///
     /// # Errors
     /// When it does not; it is killed then.
@@ -172,7 +172,7 @@ impl Drop for Process {
 // === impl Running ===
 
 impl Running {
-    /// Waits until the last of the processes, which was started at `begun`, answers that it is ready.
+    /// Waits until the last of the processes, which was started at `begun`, reports that it is ready.
     ///
     /// # Errors
     /// When one of them ends or none becomes ready in time.
@@ -189,7 +189,7 @@ impl Running {
         bail!("no answer from {} that it is ready", kubeconfig.display())
     }
 
-    /// A client with a connection of its own.
+    /// A client with its own connection.
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.another()
@@ -246,7 +246,7 @@ impl Running {
         self.processes.iter().try_fold(Duration::ZERO, |sum, process| Ok(sum + process.cpu()?))
     }
 
-    /// Asks the processes to end, the last one first.
+    /// Sends SIGTERM to the processes, in reverse order of their start.
     ///
     /// # Errors
     /// When one does not; it is killed then.
@@ -258,7 +258,7 @@ impl Running {
     }
 }
 
-/// A client, when there is a kubeconfig and somebody behind it who is ready.
+/// A client, if there is a kubeconfig and its server is ready.
 async fn ready(kubeconfig: &Path) -> Option<Client> {
     let mut client = Client::from_kubeconfig(kubeconfig).ok()?;
     let (code, _) = client.bytes(Method::GET, "/readyz", None, Bytes::new()).await.ok()?;

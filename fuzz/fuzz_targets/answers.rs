@@ -7,7 +7,7 @@ use gateway::http1::chunked::{Decoded, BodyDecoder};
 use http::Method;
 use libfuzzer_sys::fuzz_target;
 
-/// All that is understood, in words, when it comes in pieces of this length.
+/// Everything that is parsed, as text, when the input arrives in chunks of this length.
 fn decode(data: &[u8], step: usize, method: &Method) -> (Vec<String>, Option<ProtocolError>) {
     let (mut parsed, mut body, mut buffer) = (Vec::new(), Vec::new(), BytesMut::new());
     let mut decoder = None;

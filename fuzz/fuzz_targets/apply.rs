@@ -1,5 +1,5 @@
-//! Server-side apply: two managers, one after the other, then the first again. Whoever applies the same once more, by
-//! force, changes nothing.
+//! Server-side apply: two managers, one after the other, then the first again. Applying the same configuration again,
+//! with force, changes nothing.
 #![no_main]
 
 use api::apply::{Manager, apply, revert_times, track_update};

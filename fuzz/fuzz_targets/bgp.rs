@@ -1,4 +1,4 @@
-//! What a router says, in pieces: read or refused; what is read and written again reads the same; a session gets along with it.
+//! BGP messages of a peer, in chunks: parsed or rejected; a parsed message survives a round trip; a session handles it.
 #![no_main]
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
             Ok(Message::Keepalive | Message::Refresh(_)) | Err(_) => {}
         }
     }
-    // To a session: the second flag says whether the introductions are over.
+    // To a session: the second flag selects whether the session is already established.
     let settings = Settings {
         my_asn: 64512,
         peer_asn: if negotiated.internal { 64512 } else { 64513 },

@@ -1,4 +1,4 @@
-//! A Corefile: understood or refused with a line of the file, never a panic; and reading it again says the same.
+//! A Corefile: parsed or rejected with a line number, never a panic; and parsing it again gives the same result.
 #![no_main]
 
 use dns::corefile::{EmptyEnvironment, parse};

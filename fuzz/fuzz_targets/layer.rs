@@ -1,4 +1,4 @@
-//! A layer of an image: unpacked or refused, and whatever it says, nothing is written outside of its folder.
+//! An image layer: unpacked or rejected, and no content makes it write outside of its directory.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
             let own = Mac([2, 0, 0, 0, 0, 1]);
             let frame = reply(own, address, sender, mac).expect("both are of one family");
             let says = read(&frame).into_iter().flatten().next();
-            // Nobody can have the address of nobody.
+            // The unspecified address cannot be announced.
             assert!(says == Some(Message::Announcement { address, mac: own }) || address.is_unspecified());
         }
     }

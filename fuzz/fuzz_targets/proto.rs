@@ -1,5 +1,5 @@
-//! A protobuf body: the envelope, then the message. What was decoded encodes to bytes that decode to the same and encode to
-//! the same, and it has the shape that JSON of this kind has. What came as JSON survives the way through protobuf.
+//! A protobuf body: the envelope, then the message. A decoded message survives a round trip, and it has the shape of this
+//! kind in JSON. A JSON object survives conversion to protobuf and back.
 #![no_main]
 
 use api::{decode, proto};
@@ -7,7 +7,7 @@ use api::schema::TypeId;
 use api::value::ValueExt as _;
 use libfuzzer_sys::fuzz_target;
 
-/// What JSON says, protobuf says.
+/// Protobuf represents the same as JSON.
 fn from_json(ty: TypeId, body: &[u8]) {
     let Ok(decoded) = decode::decode_json(ty, body) else { return };
     let mut value = decoded.value;
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
     let bytes = proto::encode(ty, &value);
     let mut again = proto::decode(ty, &bytes).expect("we wrote it");
     assert_eq!(proto::encode(ty, &again), bytes);
-    // A struct that nobody set is written all the same; only its emptiness survives.
+    // A struct that was not set is encoded nevertheless; only its emptiness survives.
     decode::prune(ty, &mut value);
     decode::prune(ty, &mut again);
     assert_eq!(again, value);

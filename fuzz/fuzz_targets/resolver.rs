@@ -1,4 +1,4 @@
-//! A question to the resolver that needs nobody else: answered within its limits, whatever it is.
+//! A query to the resolver that needs no upstream: answered within its limits, for any input.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};

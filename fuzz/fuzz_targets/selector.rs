@@ -1,4 +1,4 @@
-//! Label and field selectors, and the other options of a list: read, asked of an object, never a panic.
+//! Label and field selectors, and the other options of a list: parsed and evaluated, never a panic.
 #![no_main]
 
 use api::{list, selector};

@@ -32,7 +32,7 @@ pub mod keys {
     pub const DOWN: &str = "\u{e015}";
 }
 
-/// How often chromedriver is begun until it has a port.
+/// How often chromedriver is started until it has a port.
 const STARTS: usize = 5;
 
 /// A browser with one window.
@@ -68,13 +68,13 @@ impl Browser {
         browser
     }
 
-    /// Goes to an address.
+    /// Opens an address.
     #[track_caller]
     pub fn open(&self, url: &str) {
         self.command("POST", "/url", &json!({"url": url}));
     }
 
-    /// Loads the page anew.
+    /// Reloads the page.
     #[track_caller]
     pub fn reload(&self) {
         self.command("POST", "/refresh", &json!({}));
@@ -121,7 +121,7 @@ impl Browser {
         found["now"].take()
     }
 
-    /// The text that a person sees in the first element of a selector.
+    /// The visible text of the first element of a selector.
     #[must_use]
     #[track_caller]
     pub fn text(&self, selector: &str) -> String {
@@ -161,7 +161,7 @@ impl Browser {
         self.command("POST", "/goog/cdp/execute", &command);
     }
 
-    /// What the browser complained of since it was last asked: errors of scripts, of loading, and of the policy of the page.
+    /// Console messages of the browser since the last call: script errors, load errors, and violations of the page's content security policy.
     #[must_use]
     #[track_caller]
     pub fn complaints(&self) -> Vec<String> {
@@ -196,8 +196,8 @@ impl Drop for Browser {
     }
 }
 
-/// Starts chromedriver at a port that it chooses. It takes one that is free in one family and wants it in the other, too, where somebody
-/// may have it: then it ends, and the next one chooses again.
+/// Starts chromedriver at a port that it chooses. It picks one that is free in one address family and binds it in the other, too, where it may be
+/// in use: then it exits, and the next one picks again.
 fn driver() -> (Child, u16) {
     (0..STARTS).find_map(|_| begin_driver()).expect("chromedriver says its port")
 }
@@ -220,7 +220,7 @@ fn begin_driver() -> Option<(Child, u16)> {
         let _ = child.wait();
         return None;
     };
-    // It goes on to write; nobody reads it, and the pipe must stay open.
+    // It keeps writing; the output is discarded, and the pipe must stay open.
     std::thread::spawn(move || lines.for_each(drop));
     Some((child, port))
 }

@@ -1,4 +1,4 @@
-//! The testbed: starts the real binary, waits until it says it is ready, and stops or kills it.
+//! The testbed: starts the real binary, waits until it reports that it is ready, and stops or kills it.
 //!
 //! In: arguments. Out: a running server with its kubeconfig, and ways to run the tools of its users against it. A tool that
 //! is missing fails the test that needs it; nothing is skipped.
@@ -76,7 +76,7 @@ pub enum Home {
 }
 
 impl Home {
-    /// A directory of its own, gone when the server is.
+    /// Its own directory, removed with the server.
     ///
     /// # Panics
     /// When there is no room for it.
@@ -96,7 +96,7 @@ impl Home {
 }
 
 impl Server {
-    /// Starts a server in a directory of its own.
+    /// Starts a server in its own directory.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(Home::temporary(), &[])
@@ -115,7 +115,7 @@ impl Server {
         Self { child, stderr: Some(stderr), begun, home, address }
     }
 
-    /// Starts a server that is expected not to start, and says how it ended. One that starts all the same is killed.
+    /// Starts a server that is expected not to start, and returns its exit status. One that starts nevertheless is killed.
     #[must_use]
     #[track_caller]
     pub fn start_refused(mut command: Command) -> Run {
@@ -148,7 +148,7 @@ impl Server {
         self.child.id()
     }
 
-    /// A client with a connection of its own.
+    /// A client with its own connection.
     #[must_use]
     pub fn client(&self) -> Client {
         Client::from_kubeconfig(&self.kubeconfig()).expect("a kubeconfig that can be used")
@@ -170,7 +170,7 @@ impl Server {
     #[must_use]
     pub fn kubectl_with(&self, arguments: &[&str], input: &str) -> Run {
         let mut command = Command::new("kubectl");
-        // A cache of its own: discovery of another server must not be mistaken for ours.
+        // Its own cache: discovery of another server must not be mistaken for ours.
         command.arg("--kubeconfig").arg(self.kubeconfig()).arg("--cache-dir").arg(self.home().join("kubectl-cache"));
         run(command.args(arguments), input)
     }
@@ -181,7 +181,7 @@ impl Server {
         self.child.wait().expect("ended");
     }
 
-    /// Asks it to end, and says how it did.
+    /// Sends SIGTERM, and returns its exit status.
     #[must_use]
     pub fn terminate(&mut self) -> std::process::ExitStatus {
         let pid = rustix::process::Pid::from_child(&self.child);
@@ -189,7 +189,7 @@ impl Server {
         self.child.wait().expect("ended")
     }
 
-    /// All that it logged, from its start to its end, for which this waits. To be asked once.
+    /// Its complete log; waits for its end. May be called once.
     #[must_use]
     pub fn whole_log(&mut self) -> String {
         let mut out = std::mem::take(&mut self.begun);
@@ -220,7 +220,7 @@ pub fn server_command(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Reads the log until it says that the server is ready, or to its end. Answers where it listens, and what was read.
+/// Reads the log until the server is ready, or to its end. Returns the address it listens on, and what was read.
 fn wait_until_ready(stderr: &mut BufReader<ChildStderr>) -> (Option<String>, String) {
     let mut seen = String::new();
     loop {

@@ -1,7 +1,7 @@
-//! A client that waits for each answer, for tests that say one thing after the other.
+//! A client that waits for each response, for tests that send requests sequentially.
 //!
-//! In: a path and a body. Out: an [`Answer`], which can be asked to be a success or a refusal; and [`Watch`]es, read event
-//! by event. Nothing here waits for ever: what does not come within [`TIMEOUT`] fails the test.
+//! In: a path and a body. Out: an [`Answer`], which can be required to be a success or a rejection; and [`Watch`]es, read
+//! event by event. Nothing here waits for ever: what does not come within [`TIMEOUT`] fails the test.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-/// How long an answer or an event may take. Far more than any takes; a test that waits so long has failed.
+/// Timeout of a response or an event. Far more than any takes.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The Services of the namespace `default`.
@@ -30,7 +30,7 @@ pub fn service(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
 }
 
-/// A client with a runtime of its own.
+/// A client with its own runtime.
 pub struct Session {
     runtime: Runtime,
     client: Client,
@@ -105,13 +105,13 @@ impl Session {
         self.post(SERVICES, &service(name, spec)).success()
     }
 
-    /// What the server says to a Service that it does not accept: the message of a 422.
+    /// The rejection of an invalid Service: the message of a 422.
     #[track_caller]
     pub fn refuse(&mut self, name: &str, spec: Value) -> String {
         self.post(SERVICES, &service(name, spec)).refused(422)
     }
 
-    /// Begins a watch on a collection, over a connection of its own; `query` is what follows `watch=true`.
+    /// Starts a watch on a collection, over its own connection; `query` is what follows `watch=true`.
     #[track_caller]
     pub fn watch(&self, path: &str, query: &str) -> Watch<'_> {
         let mut client = self.client.another();
@@ -121,7 +121,7 @@ impl Session {
         let (sender, events) = tokio::sync::mpsc::unbounded_channel();
         self.runtime.spawn(async move {
             read_lines(response.into_body(), sender).await;
-            // The connection is the client's: it lives as long as the watch.
+            // The connection belongs to the client: it exists as long as the watch.
             drop(client);
         });
         Watch { runtime: &self.runtime, events }
@@ -139,7 +139,7 @@ pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What a server said.
+/// A response of the server.
 #[derive(Debug)]
 pub struct Answer {
     /// The status code.
@@ -157,7 +157,7 @@ impl Answer {
         self.body
     }
 
-    /// The message, when the request was refused with this code; the Status says the same code.
+    /// The message, when the request was rejected with this code; the Status has the same code.
     #[must_use]
     #[track_caller]
     pub fn refused(self, code: u16) -> String {
@@ -196,7 +196,7 @@ impl Watch<'_> {
     }
 }
 
-/// Hands every line of a body on as JSON.
+/// Passes on every line of a body as JSON.
 async fn read_lines<B>(mut body: B, events: UnboundedSender<Value>)
 where
     B: Body<Data = Bytes> + Unpin,

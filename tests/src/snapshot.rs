@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Run, run};
 
-/// Seals the machine, says so, and reaps whoever is left to it, as the first process of a machine does.
+/// Seals the machine, reports it, and reaps orphaned processes, as PID 1 of a machine does.
 const SEAL: &str = r#"
 set -e
 for root in /sys/fs/cgroup $(find /sys/fs/cgroup -mindepth 1 -maxdepth 1 -type d); do
@@ -91,7 +91,7 @@ impl Sealed {
         command
     }
 
-    /// Runs a program on this machine, to its end; the words are split at spaces.
+    /// Runs a program on this machine, to its end; the arguments are split at spaces.
     pub fn run(&self, line: &str) -> Run {
         let mut words = line.split_whitespace();
         run(self.command(words.next().expect("a program")).args(words), "")
@@ -161,7 +161,7 @@ impl Snapshot {
         self
     }
 
-    /// What is in one and not in the other: `-` for what was there, `+` for what came.
+    /// The difference: `-` for what was removed, `+` for what was added.
     #[must_use]
     pub fn differences(&self, later: &Self) -> Vec<String> {
         let names: BTreeSet<&String> = self.0.keys().chain(later.0.keys()).collect();

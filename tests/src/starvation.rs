@@ -1,4 +1,4 @@
-//! Starvation: two accounts that keep a server as busy as they can, beside clients that must not notice it.
+//! Starvation: two accounts that load a server as much as they can, and clients that must not be affected.
 //!
 //! In: the data directory of a running server that knows the [`node_tokens`]. Out: the latency of every request of the nodes and of the
 //! administrator; a request that fails, is rejected or takes longer than [`REQUEST_TIMEOUT`] ends the caller with a panic. The attackers have
@@ -72,7 +72,7 @@ pub fn client_with_token(kubeconfig: &Path, token: &str) -> Client {
 }
 
 impl Scenario {
-    /// Creates the accounts, their rights by RBAC, and what is listed: so many Services, Pods, and large ConfigMaps.
+    /// Creates the accounts, their rights by RBAC, and the objects to list: these numbers of Services, Pods, and large ConfigMaps.
     ///
     /// # Panics
     /// When the server refuses something.
@@ -106,13 +106,13 @@ impl Scenario {
     }
 }
 
-/// A runtime with so many threads.
+/// A runtime with this number of threads.
 fn runtime(threads: usize) -> Runtime {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     runtime.expect("a runtime")
 }
 
-/// Every slow reader and watch is a connection of its own.
+/// Every slow reader and watch has its own connection.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

@@ -2,8 +2,8 @@
 //!
 //! In: which tests of the calling test program. Out: whether all went well; what they printed is
 //! printed here. The machine has the kernel that `scripts/vm-kernel` fetched, and in its memory a copy of this test program, of the
-//! binary under test and of the tools of the testbed; it has no disk and no network but its own. It runs without help of the
-//! hardware, slowly and the same everywhere, and goes away with the test.
+//! binary under test and of the tools of the testbed; it has no disk and no network but its own. It runs without hardware
+//! virtualization, slowly and the same everywhere, and is removed with the test.
 
 mod archive;
 mod files;
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 
 use tempfile::NamedTempFile;
 
-/// What the machine says last: how the tests ended.
+/// The last line of the machine: the result of the tests.
 const ENDED: &str = "waypost-vm: the tests ended with ";
 /// What its memory holds when it begins, and folders that it needs besides. It is copied to where a root can be exchanged for
 /// another one, which the kernel's first root cannot be.
 const ALL: &str = "/bin /etc /init /lib /lib64 /sbin /tests /usr /waypost /backend";
 const MORE: &str = "/root/proc /root/sys /root/dev /root/tmp /root/run /root/started";
-/// How long a machine may take before something is wrong with it: several times what it needs where nobody else is at work.
+/// Timeout of a machine: several times what it needs on an idle host.
 const TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// What came of tests in a virtual machine.
+/// The result of tests in a virtual machine.
 #[derive(Debug)]
 pub struct Outcome {
     /// Whether all that ran went well.
@@ -113,7 +113,7 @@ impl Machine {
         }))
     }
 
-    /// Everything that it prints, until its end; it is also shown to whoever looks at the test.
+    /// Everything that it prints, until its end; also copied to the output of the test.
     fn console(mut self) -> String {
         let (sender, receiver) = channel();
         let output = BufReader::new(self.0.stdout.take().expect("its console"));

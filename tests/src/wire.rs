@@ -19,7 +19,7 @@ use crate::session::{Answer, TIMEOUT};
 /// A TLS connection to a server.
 pub struct Wire {
     stream: StreamOwned<ClientConnection, TcpStream>,
-    /// What was read and not yet asked for.
+    /// What was read and not yet consumed.
     unread: Vec<u8>,
 }
 
@@ -96,7 +96,7 @@ impl Wire {
     /// Writes bytes.
     ///
     /// # Errors
-    /// When the server does not want them any more.
+    /// When the server does not accept them any more.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)?;
         self.stream.flush()

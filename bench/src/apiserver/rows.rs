@@ -2,7 +2,7 @@
 
 use crate::report::{Budget, Row, key, less, more};
 
-/// The lines, with so many Services (ascending) and so many watchers.
+/// The lines, with these numbers of Services (ascending) and of watchers.
 #[must_use]
 pub fn rows(objects: &[usize], watchers: usize) -> Vec<Row> {
     let most = objects.iter().copied().max().unwrap_or_default();
@@ -35,7 +35,7 @@ pub fn rows(objects: &[usize], watchers: usize) -> Vec<Row> {
     rows
 }
 
-/// The lines about creations with so many objects present.
+/// The lines about creations with this number of objects present.
 fn creation_rows(objects: usize) -> [Row; 4] {
     // What the peer had when the budgets were set.
     let before = match objects {

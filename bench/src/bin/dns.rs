@@ -22,13 +22,13 @@ struct Arguments {
     /// With so many Services and endpoints of each
     #[arg(long, value_delimiter = ',', default_value = "1000x10,10000x10")]
     sizes: Vec<Size>,
-    /// How long each kind of question is asked, twice, in seconds
+    /// How long each kind of query is sent, twice, in seconds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=600))]
     seconds: u16,
     /// From how many sockets
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     clients: u16,
-    /// How many questions may wait for their answer when as much as possible is asked
+    /// How many queries may be outstanding in the throughput measurement
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     outstanding: u16,
     /// Questions a second when the time to the answer is measured
@@ -50,7 +50,7 @@ struct Arguments {
     echo: Option<SocketAddr>,
 }
 
-/// Whom to measure.
+/// The subjects to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Who {
     /// Ours.
@@ -91,7 +91,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     open_upstream()?;
     let mut figures: Vec<Figures> = contenders.iter().map(|_| Figures::default()).collect();
     for size in &arguments.sizes {
-        // One after the other on the same server, so that all meet the machine in the same mood.
+        // One after the other on the same server, so that conditions on the machine are the same for all.
         let loaded = Loaded::new(*size).await?;
         for (contender, figures) in contenders.iter().zip(&mut figures) {
             loaded.measure(contender, &plan, figures).await?;

@@ -1,4 +1,4 @@
-//! `failover`: measures how long an address of a load balancer is away when its node dies. See `docs/bench.md`.
+//! `failover`: measures how long an address of a load balancer is unreachable when its node dies. See `docs/bench.md`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,10 +7,11 @@ use bench::report::Report;
 use bench::{failover, program};
 use clap::Parser;
 
-/// Measures how long an announced address is away when its node dies. Needs root: everything happens in network namespaces.
+/// Measures how long an announced address is unreachable when its node dies. Needs root: everything happens in network
+/// namespaces.
 #[derive(Parser)]
 struct Arguments {
-    /// How many nodes die, and how many are asked to end
+    /// How many nodes are killed, and how many are terminated gracefully
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=30))]
     times: u16,
     /// A small load, to see that everything works: 2 of each

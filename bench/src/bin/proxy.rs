@@ -45,7 +45,7 @@ struct Arguments {
     common: Common,
 }
 
-/// Whom to measure.
+/// The subjects to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Who {
     /// Ours.
@@ -78,7 +78,7 @@ async fn run(arguments: &Arguments, stage: &Stage) -> anyhow::Result<()> {
     about.extend(contenders.iter().map(|one| (one.name().to_owned(), one.describe())));
     let mut figures: Vec<Figures> = contenders.iter().map(|_| Figures::default()).collect();
     for size in &arguments.sizes {
-        // One after the other on the same server, so that all meet the machine in the same mood.
+        // One after the other on the same server, so that conditions on the machine are the same for all.
         let loaded = Loaded::new(stage, *size).await?;
         for (contender, figures) in contenders.iter().zip(&mut figures) {
             loaded.measure(stage, contender, plan(arguments, contender), figures).await?;

@@ -55,7 +55,7 @@ fn compare_service(kind: Kind, sights: Vec<Sight>, size: Size, number: usize) ->
     members.sort_unstable();
     wanted.sort_unstable();
     if kind == Kind::Endpoints && size.pods > size.addresses() {
-        // Which ones are left out is not said.
+        // Which ones are omitted is unspecified.
         ensure!(members.len() == size.addresses(), "there are {} addresses", members.len());
         wanted.retain(|member| members.binary_search(member).is_ok());
     }

@@ -36,7 +36,7 @@ pub struct Flips {
     pub cpu: Duration,
 }
 
-/// Changes Pods so many times; in the end all are ready.
+/// Changes Pods this many times; in the end all are ready.
 ///
 /// # Errors
 /// When a write fails or does not show.

@@ -1,8 +1,8 @@
-//! Controllers that begin with Services and Pods, and without a single slice.
+//! Controllers that start with Services and Pods, and without a single slice.
 //!
-//! The same for both servers: the controllers are stopped, everything they made is removed while nobody can make it again,
-//! and they are started. Of Waypost, where they live in the server, the server is stopped and its store is changed in
-//! between; of the peer only kube-controller-manager is stopped, and the API server goes on.
+//! The same for both servers: the controllers are stopped, everything they made is removed while it cannot be recreated,
+//! and they are started. For Waypost, whose controllers run in the server, the server is stopped and its store is changed
+//! in between; for the peer only kube-controller-manager is stopped, and the API server keeps running.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -33,7 +33,7 @@ pub struct Begun {
     pub running: Running,
     /// When the process with the controllers was started.
     pub at: Instant,
-    /// The processor time that all processes had used by then.
+    /// The processor time that all processes had used up to that time.
     pub cpu: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Controlled for Waypost {
     }
 }
 
-/// Removes them from a store that nobody has open.
+/// Removes them from a store that is not open.
 async fn empty_store(dir: &Path) -> anyhow::Result<()> {
     let store = Embedded::open(dir, |_, _| Facts::default(), store::Options::default())?;
     for table in ["endpointslices", "services/endpoints"] {

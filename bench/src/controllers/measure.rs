@@ -119,7 +119,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// Waits until the controllers that have just begun are done.
+    /// Waits until the controllers that have just started are done.
     async fn nothing(&self, begun: Begun, figures: &mut Figures) -> anyhow::Result<Running> {
         let Begun { mut running, at, cpu } = begun;
         let mut tracker = Tracker::start(&running.client(), self.size).await?;

@@ -1,4 +1,4 @@
-//! Counts the ready endpoints of each Service as objects come and go, and knows when all have as many as they should.
+//! Counts the ready endpoints of each Service as objects change, and detects when all have the expected number.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Nothing is there yet.
+    /// Initially empty.
     pub(super) fn new(size: Size) -> Self {
         Self { size, objects: HashMap::new(), ready: HashMap::new(), right: 0 }
     }
@@ -60,7 +60,7 @@ impl Tally {
         }
     }
 
-    /// Everything of a kind is about to be read anew.
+    /// Everything of a kind is about to be relisted.
     pub(super) fn forget(&mut self, kind: Kind) {
         self.objects.retain(|(of, _), _| *of != kind);
         let wanted = self.wanted(kind);

@@ -1,7 +1,7 @@
-//! Single questions over UDP, which alone say what a server knows.
+//! Single queries over UDP, which show the state of a server.
 //!
-//! In: a name, and what it should lead to. Out: the moment the server said so. The reader here knows as much of DNS as these
-//! questions need.
+//! In: a name, and the expected address. Out: the time at which the server returned it. The parser here implements only as
+//! much of DNS as these queries need.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -24,14 +24,14 @@ pub struct Answer {
     pub addresses: Vec<Ipv4Addr>,
 }
 
-/// Who asks.
+/// The client.
 pub struct Asker {
     socket: UdpSocket,
     id: u16,
 }
 
 impl Asker {
-    /// Asks this server.
+    /// A client of this server.
     ///
     /// # Errors
     /// When there is no socket for it.
@@ -42,12 +42,12 @@ impl Asker {
         Ok(Self { socket, id: 0 })
     }
 
-    /// Asks for the addresses of a name; nothing when nobody answered.
+    /// Queries the addresses of a name; none when there was no response.
     pub fn ask(&mut self, name: &str) -> Option<Answer> {
         self.id = self.id.wrapping_add(1);
         self.socket.send(&question(self.id, name)).ok()?;
         let (mut buffer, begun) = ([0; 4096], Instant::now());
-        // An answer to an earlier question may be late.
+        // The response to an earlier query may be late.
         while begun.elapsed() < TIMEOUT {
             let count = self.socket.recv(&mut buffer).ok()?;
             if buffer[..count].starts_with(&self.id.to_be_bytes()) {
@@ -58,10 +58,11 @@ impl Asker {
     }
 }
 
-/// Begins to ask, from a thread of its own, until the answer is the wanted one; without wanted addresses any answer will do.
+/// Starts querying, from a separate thread, until the answer is the wanted one; without wanted addresses any answer is
+/// accepted.
 ///
 /// # Errors
-/// When it ends before its first question.
+/// When it ends before its first query.
 pub async fn post(
     to: SocketAddr,
     name: &str,
@@ -90,7 +91,7 @@ fn question(id: u16, name: &str) -> Vec<u8> {
     out
 }
 
-/// Reads the addresses of an answer to one question.
+/// Parses the addresses of a response to one question.
 fn read(message: &[u8]) -> Option<Answer> {
     let number = |at: usize| Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]));
     let (code, count) = (message.get(3)? & 15, number(6)?);
@@ -109,7 +110,7 @@ fn read(message: &[u8]) -> Option<Answer> {
     Some(Answer { code, addresses })
 }
 
-/// Where the name that begins here ends.
+/// The end offset of the name that starts here.
 fn after_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match message.get(at)? {

@@ -1,6 +1,7 @@
-//! One change after the other, each written through the API and awaited by questions.
+//! One change after the other, each written through the API and detected by queries.
 //!
-//! The endpoint of a headless Service moves: a single answer tells where it is. A new Service has an address as soon as it is known.
+//! The endpoint of a headless Service moves: a single response shows where it is. A new Service has an address as soon as it is
+//! known.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use crate::sentry::Sentry;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause after each, in which whatever else it causes happens.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Between two questions: often enough to see, seldom enough to leave the machine to those who are measured.
+/// Between two queries: often enough to measure, rarely enough not to load the machine.
 const BETWEEN: Duration = Duration::from_micros(100);
 
 /// What changes came to.
@@ -31,7 +32,7 @@ pub struct Changes {
     pub after: Vec<Duration>,
 }
 
-/// Moves the endpoint of the probe so often. It is where it was at first in the end, if the number is even.
+/// Moves the endpoint of the probe this many times. In the end it is where it was, if the number is even.
 ///
 /// # Errors
 /// When a write is refused or a change is not seen.
@@ -46,7 +47,7 @@ pub async fn moves(client: &mut Client, count: usize) -> anyhow::Result<Changes>
     Ok(changes)
 }
 
-/// Makes so many Services, and removes each again.
+/// Creates this number of Services, and removes each again.
 ///
 /// # Errors
 /// When a write is refused or a Service is not seen.

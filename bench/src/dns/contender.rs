@@ -1,4 +1,4 @@
-//! Who is measured: `waypost node` in the role of the DNS server, CoreDNS when its program is there, and the echo.
+//! The measured servers: `waypost node` as DNS server, CoreDNS when its program is installed, and the echo.
 //!
 //! CoreDNS is set up as kubeadm does it, but for the addresses; so it has no cache for the names of the cluster.
 #![expect(clippy::disallowed_methods, reason = "a benchmark runs the programs it measures")]
@@ -13,7 +13,7 @@ use crate::kubernetes;
 use crate::subject::Process;
 use crate::waypost::Waypost;
 
-/// The flag by which the program of this benchmark is told to be the echo.
+/// The flag that makes this benchmark's binary run as the echo server.
 pub const ECHO_FLAG: &str = "--echo";
 
 /// Which server.

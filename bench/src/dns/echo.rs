@@ -1,5 +1,5 @@
-//! The physical limit: a server that sends every datagram back with the mark of an answer, by the same calls as ours and with as
-//! many threads. It runs as a process of its own, so that its processor time is told like that of the others.
+//! The physical limit: an echo server that sets the QR bit, with the same system calls and as many threads as ours. It runs as a
+//! separate process, so that its processor time is measured like that of the others.
 
 use std::net::SocketAddr;
 

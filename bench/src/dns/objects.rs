@@ -1,6 +1,6 @@
 //! The load: Services in many namespaces, one of ten headless with named endpoints; probes, whose one endpoint moves.
 //!
-//! Names and addresses follow from the number of a Service, so nothing must be asked of the server.
+//! Names and addresses follow from the number of a Service, so the server need not be queried.
 
 use std::net::Ipv4Addr;
 
@@ -18,7 +18,7 @@ pub const ZONE: &str = "svc.cluster.local";
 const PROBES: &str = "team-00";
 /// Addresses of new Services, above all others.
 const NEW: Ipv4Addr = Ipv4Addr::new(10, 96, 241, 0);
-/// Every so many Services are headless.
+/// One in this number of Services is headless.
 const HEADLESS: usize = 10;
 
 /// The namespace of a Service.
@@ -27,7 +27,7 @@ pub fn namespace(number: usize) -> String {
     format!("team-{:02}", number % TEAMS)
 }
 
-/// Whether a Service has no address of its own.
+/// Whether a Service has no cluster IP.
 #[must_use]
 pub const fn is_headless(number: usize) -> bool {
     number % HEADLESS == HEADLESS - 1

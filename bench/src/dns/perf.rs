@@ -1,6 +1,6 @@
-//! dnsperf, which asks: as much as it can, or so many questions a second with the time of each answer.
+//! dnsperf as load generator: at maximum throughput, or at a fixed query rate with the latency of each response.
 //!
-//! In: a server and a file of questions. Out: what dnsperf says, read from its output.
+//! In: a server and a file of queries. Out: dnsperf's results, parsed from its output.
 #![expect(clippy::disallowed_methods, reason = "a benchmark runs the programs that it measures with")]
 
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::kubernetes;
 
-/// Codes that an answerer may give to the questions asked here.
+/// Response codes that are valid for these queries.
 const EXPECTED: [&str; 2] = ["NOERROR", "NXDOMAIN"];
 
 /// How to ask.
@@ -22,14 +22,14 @@ pub struct Perf {
     pub seconds: u16,
     /// From how many sockets.
     pub clients: u16,
-    /// How many questions may wait for their answer.
+    /// How many queries may be outstanding.
     pub outstanding: u16,
 }
 
-/// What came of asking as much as possible.
+/// The result of a run at maximum throughput.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// How many questions were answered.
+    /// How many queries were answered.
     pub answered: f64,
     /// How many were not.
     pub lost: f64,
@@ -49,7 +49,7 @@ impl Perf {
         Ok(Self { program, seconds, clients, outstanding })
     }
 
-    /// Asks everything once, so that what can be remembered is.
+    /// Sends every query once, to warm the caches.
     ///
     /// # Errors
     /// When dnsperf fails.
@@ -57,17 +57,17 @@ impl Perf {
         self.run(to, questions, &["-n", "1"]).map(drop)
     }
 
-    /// Asks as much as it can.
+    /// Sends queries at maximum throughput.
     ///
     /// # Errors
-    /// When dnsperf fails, or says something else than it used to.
+    /// When dnsperf fails, or its output format has changed.
     pub fn flat_out(&self, to: SocketAddr, questions: &Path) -> anyhow::Result<Run> {
         let seconds = self.seconds.to_string();
         let text = self.run(to, questions, &["-l", &seconds, "-q", &self.outstanding.to_string()])?;
         parse(&text).with_context(|| format!("dnsperf said something else than expected:\n{text}"))
     }
 
-    /// Asks so many questions a second; how long each answer took, in seconds.
+    /// Sends queries at a fixed rate per second; returns the latency of each response, in seconds.
     ///
     /// # Errors
     /// When dnsperf fails.
@@ -98,7 +98,7 @@ impl Perf {
 }
 
 impl Run {
-    /// Whether the answers were what was asked for: no other codes, and as many names missing as there should be.
+    /// Whether the responses were as expected: no other response codes, and the expected number of NXDOMAIN.
     ///
     /// # Errors
     /// When they were not.

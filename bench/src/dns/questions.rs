@@ -1,4 +1,4 @@
-//! What is asked: five files of questions for dnsperf, made from the size of the load alone.
+//! The query sets: five files of queries for dnsperf, generated from the size of the load alone.
 //!
 //! In: a size. Out: lines of a name and a type, and how many of them ask for what does not exist, by which an answerer is known
 //! to have understood.
@@ -10,9 +10,9 @@ use anyhow::Context as _;
 
 use super::objects::{self, Size, ZONE};
 
-/// How many questions a file has.
+/// How many queries a file has.
 const LINES: usize = 20_000;
-/// How many names of others are asked for; each fits into anybody's cache.
+/// How many external names are queried; all fit into any server's cache.
 const OUTSIDE: usize = 1000;
 /// A step that meets every Service, whatever their number: a prime above it.
 const STEP: usize = 1_000_003;
@@ -22,13 +22,13 @@ const STEP: usize = 1_000_003;
 pub enum Mix {
     /// Addresses of Services.
     Hits,
-    /// What a cluster asks for, all kinds.
+    /// The query mix of a cluster, all kinds.
     Mixed,
     /// What resolvers ask for on their way along the search path.
     Search,
     /// Ports.
     Ports,
-    /// Names of others, all asked for before.
+    /// External names, all of them cached.
     Forwards,
 }
 
@@ -39,11 +39,11 @@ pub const MIXES: [Mix; 5] = [Mix::Hits, Mix::Mixed, Mix::Search, Mix::Ports, Mix
 pub struct Questions {
     /// Where it is.
     pub path: PathBuf,
-    /// Which part of its questions asks for what does not exist.
+    /// The fraction of its queries that are for names that do not exist.
     pub missing: f64,
 }
 
-/// One question, and whether there is such a name.
+/// One query, and whether the name exists.
 type Line = (String, &'static str, bool);
 
 impl Mix {
@@ -108,8 +108,8 @@ impl Mix {
     }
 }
 
-/// A name of others with three steps along the search path before it is asked for itself, and a Service of another namespace
-/// with one: four of five do not exist.
+/// An external name with three steps along the search path before the name itself, and a Service of another namespace with one:
+/// four of five do not exist.
 fn search(number: usize, index: usize) -> Line {
     let (outside, team, number) = (outside(index / 5), objects::namespace(number + 1), with_address(number));
     match index % 5 {

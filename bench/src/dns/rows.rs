@@ -5,7 +5,8 @@ use super::objects::Size;
 use super::questions::MIXES;
 use crate::report::{Budget, Figures, Row, key, less, more};
 
-/// The lines, with these sizes of the load, for a report beside this peer. Budgets that are ratios need its figures of this run.
+/// The lines, with these sizes of the load, for a comparison with this peer. Budgets that are ratios need its figures of this
+/// run.
 #[must_use]
 pub fn rows(sizes: &[Size], peer: Kind, measured: Option<&Figures>) -> Vec<Row> {
     sizes.iter().flat_map(|size| of_size(*size, peer, measured)).collect()

@@ -1,20 +1,20 @@
-//! Who knows the names of others: answers every question for an address with the same one, and everything else with nothing.
+//! The upstream server for external names: answers every A query with the same address, and everything else with NODATA.
 
 use std::net::{SocketAddr, UdpSocket};
 
 use anyhow::Context as _;
 
-/// Type and class of a question for an address.
+/// Type and class of an A query.
 const ADDRESS: [u8; 4] = [0, 1, 0, 1];
-/// Its answer: the name asked for, an hour to keep it, 192.0.2.80.
+/// Its response: the queried name, a TTL of one hour, 192.0.2.80.
 const RECORD: [u8; 16] = [0xc0, 12, 0, 1, 0, 1, 0, 0, 14, 16, 0, 4, 192, 0, 2, 80];
 /// The length of the header.
 const HEADER: usize = 12;
 
-/// Begins to answer, for as long as the program runs.
+/// Starts serving, for as long as the program runs.
 ///
 /// # Errors
-/// When nobody can listen there.
+/// When the address cannot be bound.
 pub fn open(at: SocketAddr) -> anyhow::Result<()> {
     let socket = UdpSocket::bind(at).with_context(|| format!("listening on {at}"))?;
     std::thread::Builder::new().name("upstream".to_owned()).spawn(move || {

@@ -1,4 +1,4 @@
-//! Requests with RBAC, an audit log at level Metadata and fair queues, beside requests with none of them.
+//! Requests with RBAC, an audit log at level Metadata and fair queues, compared with requests without them.
 //!
 //! In: how much. Out: rates of both, and the cost as the difference within each round. Servers run at once and take turns, round by round:
 //! one without an audit log, whose client is in `system:masters` (allowed everything, exempt from queues), and one with an audit log, whose client
@@ -42,7 +42,7 @@ pub struct Size {
     pub rounds: usize,
 }
 
-/// Who sends, and what was measured of them: rates of each round, and processor time.
+/// The clients, and their measurements: rates of each round, and processor time.
 struct Sender {
     name: &'static str,
     server: usize,

@@ -40,7 +40,7 @@ pub async fn measure(size: Size) -> anyhow::Result<(Figures, Figures)> {
         let scenario = Scenario::prepare(&directory, size.services);
         (0..size.repeats).map(|_| (scenario.observe(size.rounds), attacked(&scenario, size.rounds))).collect::<Vec<_>>()
     };
-    // It has runtimes of its own, and panics when a request fails.
+    // It has its own runtimes, and panics when a request fails.
     let done = tokio::task::spawn_blocking(work).await.context("a request failed")?;
     let (mut during, mut without) = (Figures::default(), Figures::default());
     let (mut calm, mut busy) = (Samples::default(), Samples::default());

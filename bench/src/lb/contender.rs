@@ -1,4 +1,4 @@
-//! Who is measured: the gateway of `waypost up`, nginx and HAProxy, each set up for speed and to do the same.
+//! The measured load balancers: the gateway of `waypost up`, nginx and HAProxy, each configured for speed and with the same function.
 //!
 //! All have as many threads or processes as there are cores, keep connections to the pod, add `X-Forwarded-For`, write no log of requests,
 //! and have the same certificate of ECDSA P-256.
@@ -45,9 +45,9 @@ pub struct Contender {
 
 /// One that runs.
 pub struct Running {
-    /// Where it speaks plainly.
+    /// Its plain-text address.
     pub plain: SocketAddr,
-    /// Where it speaks TLS.
+    /// Its TLS address.
     pub tls: SocketAddr,
     process: Process,
 }
@@ -118,7 +118,7 @@ impl Contender {
     /// `waypost up`, a Secret, a Service that gets an address, and the pod behind it.
     fn waypost(&self, stage: &Stage) -> anyhow::Result<Running> {
         let home = stage.file("waypost");
-        // Each round begins with nothing.
+        // Each round starts from scratch.
         if home.exists() {
             std::fs::remove_dir_all(&home).context("removing what the last round left")?;
         }

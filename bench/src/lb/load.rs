@@ -1,4 +1,4 @@
-//! Who asks: connections that each ask, wait for the whole answer, and ask again.
+//! The load generator: connections that each send a request, wait for the whole response, and repeat.
 //!
 //! In: where, how many connections, for how long. Out: how many answers, and how long each took. Connections are made inside the client's
 //! namespace; the runtime that carries them is here.
@@ -38,7 +38,7 @@ pub enum Load {
 /// All of them.
 pub const LOADS: [Load; 3] = [Load::Plain, Load::Tls, Load::Handshakes];
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// How long each answer took.
@@ -47,7 +47,7 @@ pub struct Outcome {
     pub lasted: Duration,
 }
 
-/// How a client speaks TLS: it believes in one certificate, and begins from nothing each time.
+/// TLS configuration of a client: it trusts one certificate, and does not resume sessions.
 ///
 /// # Errors
 /// When the certificate cannot be read.
@@ -82,7 +82,7 @@ pub fn until_served(from: &Outside, to: SocketAddr, config: Option<&Arc<ClientCo
     }
 }
 
-/// Asks for so long, over so many connections, from so many threads.
+/// Sends requests for this duration, over this number of connections, from this number of threads.
 ///
 /// # Errors
 /// When a request fails.
@@ -178,7 +178,7 @@ async fn last(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> anyhow::Result
     answer(&mut stream, &mut Vec::new()).await
 }
 
-/// Asks again and again.
+/// Sends requests repeatedly.
 async fn ask(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     is_over: &AtomicBool,

@@ -1,4 +1,4 @@
-//! Who answers: a server that does as little as can be done, so that what is measured is what is in front of it.
+//! The pod: a minimal server, so that what is measured is the load balancer in front of it.
 //!
 //! In: requests without bodies. Out: the same answer to each.
 
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 /// The body of every answer.
 pub const BODY: usize = 128;
 
-/// Has a pod answer at a port, on a thread of its own.
+/// Has a pod serve a port, on a separate thread.
 ///
 /// # Errors
 /// When it cannot listen.

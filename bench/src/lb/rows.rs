@@ -14,7 +14,7 @@ pub fn key(load: Load, what: &str) -> String {
     format!("{load}_{what}")
 }
 
-/// The lines beside a peer with these figures.
+/// The lines for the comparison with a peer with these figures.
 #[must_use]
 pub fn rows(peer: Option<&Figures>) -> Vec<Row> {
     let budget = |key: &str| peer.and_then(|peer| peer.get(key)).map(|rate| Budget::TimesPeer(1.0, rate.round()));

@@ -25,7 +25,7 @@ pub struct Stage {
     pub node: Node,
     /// Where clients are.
     pub outside: Outside,
-    /// Who answers.
+    /// The server.
     pub pod: Pod,
     home: TempDir,
     _cluster: Cluster,

@@ -1,4 +1,4 @@
-//! What a way carries: one stream as fast as it goes, short connections one after the other, and datagrams to and fro.
+//! Throughput of a path: one stream at full speed, short connections one after the other, and datagrams in both directions.
 //!
 //! Ways take turns, round after round, so that whatever the machine does to one it does to the others; the median of the rounds
 //! counts.
@@ -22,12 +22,12 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The size of a datagram.
 const DATAGRAM: usize = 64;
 
-/// Where a way begins.
+/// The source of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// What leads to the sink.
     pub sink: SocketAddr,
-    /// What leads to the desk.
+    /// The address of the server for short connections.
     pub desk: SocketAddr,
     /// What leads to the echo, if it carries datagrams.
     pub echo: Option<SocketAddr>,
@@ -124,7 +124,7 @@ fn connect(to: SocketAddr) -> anyhow::Result<TcpStream> {
     Ok(connection)
 }
 
-/// Says something and waits for the answer; whoever answers hangs up.
+/// Sends something and waits for the response; the server closes the connection.
 fn ask(connection: &mut TcpStream) -> anyhow::Result<()> {
     connection.write_all(b"q")?;
     hear(connection)

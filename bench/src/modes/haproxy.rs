@@ -11,7 +11,7 @@ use testbed::net::{Node, Process, eventually};
 
 use super::carry::Way;
 
-/// Where it listens on its node, for the sink and for the desk.
+/// Its listening addresses on its node, for the sink and for the server of short connections.
 const PORTS: [u16; 2] = [7001, 7002];
 
 /// An address that rules lead to it, as they lead those of Services to the mode userspace.

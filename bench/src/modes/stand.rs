@@ -1,5 +1,5 @@
-//! Who is asked: a sink for streams, which answers with one byte when it has read everything; a desk for short connections, which
-//! answers at once and hangs up first, so that no client runs out of ports; and an echo for datagrams.
+//! The servers: a sink for streams, which responds with one byte when it has read everything; a server for short connections,
+//! which responds at once and closes first, so that no client runs out of ports; and an echo for datagrams.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -13,15 +13,15 @@ use super::carry::Way;
 use crate::load::{NAMESPACE, SERVICES, SLICES, Work};
 use crate::proxy::objects::HERE;
 
-/// Where the Service leads. Nobody goes there directly: a connection that has just ended at one address would be in the way of one
-/// from the same port that comes to it otherwise.
+/// The endpoint of the Service. Clients do not connect to it directly: a connection in `TIME_WAIT` at one address would block one
+/// from the same port that arrives through the Service.
 const SERVED: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 9);
 
 /// Where the sink listens.
 const SINK: u16 = 8100;
 /// Where the echo does.
 const ECHO: u16 = 8101;
-/// Where the desk does.
+/// The address of the server for short connections.
 const DESK: u16 = 8102;
 /// The Service of all.
 const VIP: Ipv4Addr = Ipv4Addr::new(10, 96, 240, 200);
@@ -64,10 +64,10 @@ pub fn objects() -> [Work; 2] {
     [Work::create(SERVICES, &service), Work::create(SLICES, &slice)]
 }
 
-/// Begins to answer on this machine, for as long as the program runs.
+/// Starts serving on this machine, for as long as the program runs.
 ///
 /// # Errors
-/// When nobody can listen there.
+/// When the address cannot be bound.
 pub fn open(far: &Host) -> anyhow::Result<()> {
     for ip in [HERE, SERVED] {
         for (port, serve) in [(SINK, swallow as fn(&TcpListener)), (DESK, reply)] {
@@ -87,7 +87,7 @@ pub fn open(far: &Host) -> anyhow::Result<()> {
 fn swallow(listener: &TcpListener) {
     let mut buffer = vec![0; GULP];
     for mut connection in listener.incoming().flatten() {
-        // A client that hangs up early is not worth more than the next one.
+        // A client that closes early is ignored.
         while connection.read(&mut buffer).is_ok_and(|count| count > 0) {}
         let _ = connection.write_all(b"k");
     }

@@ -11,23 +11,24 @@ use testbed::net::Pod;
 
 use crate::sentry::Sentry;
 
-/// How long one connection of a sentry may take: a hundred times what it needs. Some proxies drop what they do not know yet.
+/// Timeout of one connection of a sentry: a hundred times what it needs. Some proxies drop packets to addresses that they do
+/// not know yet.
 const SHORT: Duration = Duration::from_millis(5);
 /// How long one that should work may take.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What came of a connection.
+/// The result of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Somebody listens.
+    /// Accepted.
     Accepted,
-    /// Nobody does.
+    /// Refused.
     Refused,
     /// No way there, or no answer.
     Lost,
 }
 
-/// Connects once and hangs up. The calling thread must be inside.
+/// Connects once and closes. The calling thread must be inside the namespace.
 #[must_use]
 pub fn call(to: SocketAddr, timeout: Duration) -> Outcome {
     match TcpStream::connect_timeout(&to, timeout) {
@@ -46,7 +47,7 @@ pub fn hang_up(connection: &TcpStream) {
     let _ = sockopt::set_socket_linger(connection, Some(Duration::ZERO));
 }
 
-/// Begins to call, from a thread inside the pod, until the outcome is the wanted one.
+/// Starts calling, from a thread inside the pod, until the outcome is the wanted one.
 ///
 /// # Errors
 /// When it ends before its first call.

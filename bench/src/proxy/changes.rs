@@ -1,7 +1,7 @@
 //! One change after the other, each written through the API and awaited by real connections.
 //!
-//! An endpoint moves from where somebody listens to where nobody does, or back: a single connection tells whether the kernel
-//! already does so. Where nobody listens, endpoints join the one where somebody does: the first refusal tells, which comes
+//! An endpoint moves from an open port to a closed one, or back: a single connection shows whether the kernel already
+//! applies the change. For additions, endpoints with closed ports join one with an open port: the first refusal shows it,
 //! after two connections on average at most. A new Service is two writes, itself and its slice.
 
 use std::net::Ipv4Addr;
@@ -21,7 +21,7 @@ use crate::load::Work;
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// The pause after each, in which whatever else it causes happens.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Between two calls: often enough to see, seldom enough to leave the machine to those who are measured.
+/// Between two calls: often enough to measure, rarely enough not to load the machine.
 const BETWEEN_CALLS: Duration = Duration::from_micros(100);
 /// How long the endpoint change of a restart may be behind the API.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub struct Changes {
     pub cpu: Duration,
 }
 
-/// Who changes things, and who sees it.
+/// The writer of changes, and the client that detects them.
 pub struct Hand<'a> {
     /// Sends the writes.
     pub client: Client,
@@ -50,7 +50,7 @@ pub struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    /// Moves endpoints so many times, an even number; in the end all are where they were.
+    /// Moves endpoints this many times, an even number; in the end all are where they were.
     ///
     /// # Errors
     /// When a write fails or does not take effect.
@@ -66,7 +66,7 @@ impl Hand<'_> {
         Ok(changes)
     }
 
-    /// Gives more endpoints to one Service after the other, so many times, and takes them away again, which is not timed.
+    /// Adds endpoints to one Service after the other, this many times, and removes them again, which is not timed.
     ///
     /// # Errors
     /// When a write fails or does not take effect.
@@ -87,7 +87,7 @@ impl Hand<'_> {
         Ok(changes)
     }
 
-    /// Makes so many Services; and removes them.
+    /// Creates this number of Services; and removes them.
     ///
     /// # Errors
     /// When a write fails or does not take effect.

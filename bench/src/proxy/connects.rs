@@ -1,4 +1,4 @@
-//! What a connection pays for going to a Service: `connect()` to the first and the last one beside `connect()` to an endpoint.
+//! The cost of a connection to a Service: `connect()` to the first and the last one compared with `connect()` to an endpoint.
 //!
 //! The three take turns, so that whatever the machine does to one of them it does to the others.
 
@@ -27,7 +27,7 @@ pub struct Connects {
     pub last: f64,
 }
 
-/// Connects so many times to each.
+/// Connects this many times to each.
 ///
 /// # Errors
 /// When a connection fails.
@@ -38,7 +38,7 @@ pub fn measure(seat: &Seat, size: Size, count: usize) -> anyhow::Result<Connects
     seat.client
         .in_namespace(|| -> io::Result<()> {
             for round in 0..WARM_UP + count {
-                // Whoever comes after a certain other one is not always the same.
+                // Alternate the order, so that no target always follows the same one.
                 let order = if round % 2 == 0 { [0, 1, 2] } else { [2, 1, 0] };
                 for which in order {
                     let begun = Instant::now();

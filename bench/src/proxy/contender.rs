@@ -1,4 +1,4 @@
-//! Who is measured: `waypost node` in each of its modes, and kube-proxy in two of its modes when its program is there.
+//! The measured proxies: `waypost node` in each of its modes, and kube-proxy in two of its modes when installed.
 //!
 //! kube-proxy is set up to its advantage: it may write as often as it likes (its default is once a second), and keeps its
 //! hands off the machine's connection tracking. In iptables mode it uses the legacy tools, which are much faster than
@@ -42,7 +42,7 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// Ours, as it serves unless told otherwise.
+    /// Ours, in its default mode.
     ///
     /// # Errors
     /// When its program is missing.
@@ -113,7 +113,7 @@ impl Contender {
         }
     }
 
-    /// Whether the kernel tells what it writes.
+    /// Whether the kernel reports what it writes.
     #[must_use]
     pub fn is_announced(&self) -> bool {
         self.mode() != "iptables"

@@ -59,7 +59,7 @@ impl Loaded {
     /// When the server fails at something.
     pub async fn new(stage: &Stage, size: Size) -> anyhow::Result<Self> {
         let home = home()?;
-        // Nobody renews the heartbeats of the Nodes here.
+        // The heartbeats of the Nodes are not renewed here.
         let server = Waypost::find()?.at(stage.api()).with(&["--node-monitor-grace-period", "86400"]);
         let server = server.start(home.path()).await?;
         eprintln!("{size}: objects are made");
@@ -166,7 +166,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// What is seen by who is refused.
+    /// The result of a refused client.
     async fn refusals(&self, hand: &mut Hand<'_>, figures: &mut Figures) -> anyhow::Result<()> {
         self.tell("endpoints move, one after the other");
         let changes = hand.moves(self.plan.changes).await?;
@@ -210,7 +210,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// Ends it, changes something while it is away, and starts it again.
+    /// Stops it, changes something while it is stopped, and starts it again.
     async fn restart(&self, client: &mut Client, figures: &mut Figures) -> anyhow::Result<Running<'_>> {
         self.tell("restarted");
         let probe = Probe::standing(0);

@@ -1,11 +1,11 @@
 //! The load: Services with fixed addresses, and for each the slices of its endpoints; probes, whose one endpoint moves.
 //!
-//! Every address tells what it belongs to, so nothing must be asked of the server:
+//! Every address shows what it belongs to, so the server need not be queried:
 //!
 //! ```text
 //! 10.96.1.0 …   Services     10.128.0.0 …   their endpoints, all of which answer
-//! 10.96.240.…   probes       10.200.0.1     where somebody listens for probes
-//! 10.96.241.…   new ones     10.200.0.2 …   where nobody does
+//! 10.96.240.…   probes       10.200.0.1     open port for probes
+//! 10.96.241.…   new ones     10.200.0.2 …   closed ports
 //! ```
 
 use std::fmt;
@@ -172,7 +172,7 @@ impl Probe {
     }
 }
 
-/// So many addresses further.
+/// The address at this offset.
 fn after(first: Ipv4Addr, number: usize) -> Ipv4Addr {
     Ipv4Addr::from_bits(first.to_bits().wrapping_add(u32::try_from(number).unwrap_or(u32::MAX)))
 }

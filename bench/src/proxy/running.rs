@@ -17,13 +17,13 @@ use crate::subject::Memory;
 
 /// How long it may take until everything works.
 const TIMEOUT: Duration = Duration::from_secs(1800);
-/// How often a starting proxy is looked at.
+/// The interval at which a starting proxy is polled.
 const LOOK: Duration = Duration::from_millis(20);
-/// What is busy does something in so long.
+/// A busy process uses processor time within this period.
 const MOMENT: Duration = Duration::from_secs(1);
-/// How many Services are asked for all their endpoints.
+/// How many Services are checked for all their endpoints.
 const COMPLETE: usize = 5;
-/// Of so many calls for each endpoint none is left out, but in one run of many millions.
+/// With this number of calls per endpoint none is missed, except in one run of many millions.
 const CALLS: usize = 30;
 
 /// A running proxy. Dropping it kills it.
@@ -101,7 +101,7 @@ impl<'a> Running<'a> {
         usage::cpu(self.process.pid()).with_context(|| self.last_words())
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub fn stop(mut self) {
         tokio::task::block_in_place(|| self.process.terminate());
     }
@@ -135,10 +135,10 @@ pub fn sweep(seat: &Seat, size: Size) -> anyhow::Result<Option<Instant>> {
     })
 }
 
-/// Calls a few Services so often that each of their endpoints must be reached.
+/// Calls a few Services often enough that each of their endpoints is reached.
 ///
 /// # Errors
-/// When one is not, or somebody else's is.
+/// When one is not reached, or an endpoint of another Service is.
 pub async fn complete(stage: &Stage, seat: &Seat, size: Size) -> anyhow::Result<()> {
     let step = (size.services / COMPLETE).max(1);
     for number in (0..size.services).step_by(step).take(COMPLETE) {
@@ -148,7 +148,7 @@ pub async fn complete(stage: &Stage, seat: &Seat, size: Size) -> anyhow::Result<
                 let _ = caller::call(size.vip(number), caller::TIMEOUT);
             }
         });
-        // The far machine may be a little behind.
+        // The remote machine may be a little behind.
         let begun = Instant::now();
         while stage.reached() != size.endpoints {
             if begun.elapsed() > Duration::from_secs(2) {

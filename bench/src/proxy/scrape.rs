@@ -1,4 +1,4 @@
-//! What a proxy says about itself on its metrics port, which is the same for all: `127.0.0.1:10249` of its node.
+//! Metrics of a proxy from its metrics port, which is the same for all: `127.0.0.1:10249` of its node.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

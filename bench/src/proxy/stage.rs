@@ -1,11 +1,11 @@
-//! Where proxies are measured: a node of its own for each, a client pod on it, and one far machine that has all endpoints.
+//! The test network for proxies: a separate node for each, a client pod on it, and one remote machine that has all endpoints.
 //!
 //! ```text
 //! client pod ─▶ node: the proxy's rules ─▶ underlay ─▶ far: listens on every address of 10.128.0.0/9
 //!                                            └─▶ api: the server and this program
 //! ```
-//! What no rule leads anywhere goes to the far machine too, which calls it unreachable: a kernel without a route would do so
-//! no more than once a second, and a client would wait. A client in a pod goes the way that most traffic goes, and its address stays as it is.
+//! What no rule redirects goes to the remote machine too, which rejects it as unreachable: a kernel without a route would do so no more than
+//! once a second, and a client would wait. A client in a pod takes the path of most traffic, and its address is not translated.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -25,7 +25,7 @@ const BACKLOG: i32 = 4096;
 /// In so long a far machine that has something to do does something.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// See the module. It goes away with everything on it.
+/// See the module. Dropping it removes everything on it.
 pub struct Stage {
     api: Outside,
     far: Outside,
@@ -33,7 +33,7 @@ pub struct Stage {
     cluster: Cluster,
 }
 
-/// What came to the far machine.
+/// What the remote machine received.
 #[derive(Default)]
 struct Reached {
     connections: u64,
@@ -45,7 +45,7 @@ struct Reached {
 pub struct Seat {
     /// Where its rules are.
     pub node: Node,
-    /// Who calls.
+    /// The client.
     pub client: Pod,
 }
 
@@ -53,7 +53,7 @@ impl Stage {
     /// Builds it.
     ///
     /// # Errors
-    /// When nobody can listen on the far machine.
+    /// When the remote machine cannot listen.
     pub fn new() -> anyhow::Result<Self> {
         let cluster = Cluster::new();
         let (api, far) = (cluster.outside("api"), cluster.outside("far"));

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 
 use crate::subject::{Memory, parse_stat, parse_status};
 
-/// How often memory is looked at.
+/// The interval at which memory is sampled.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The memory of one process.
@@ -38,7 +38,7 @@ pub fn has_children(pid: u32) -> bool {
     !children(pid).is_empty()
 }
 
-/// Looks all the time at how much memory a process and its children have together.
+/// Samples the memory of a process and its children continuously.
 pub struct Peak {
     most: Arc<AtomicU64>,
     enough: Arc<AtomicBool>,
@@ -46,7 +46,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// Begins to look.
+    /// Starts sampling.
     ///
     /// # Errors
     /// When no thread can be started.

@@ -1,4 +1,4 @@
-//! What was written to nftables on a node, told by the kernel itself: it announces each rule, chain, set and element.
+//! Writes to nftables on a node, from the kernel's notifications: one for each rule, chain, set and element.
 //!
 //! Rules of iptables-legacy are not announced.
 
@@ -23,7 +23,7 @@ const NFTABLES: u8 = 10;
 const NEW_GENERATION: u8 = 15;
 /// Room for the announcements of a large transaction.
 const BUFFER: usize = 256 << 20;
-/// How often the thread looks whether it is still wanted.
+/// The interval at which the thread checks whether it should stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Counts until it is dropped.
@@ -35,7 +35,7 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// Begins to count on a node.
+    /// Starts counting on a node.
     ///
     /// # Errors
     /// When the kernel does not let us listen.
@@ -49,7 +49,7 @@ impl Writes {
         Ok(Self { count, lost, enough, thread: Some(thread) })
     }
 
-    /// How many changes so far; at least so many when the kernel had more to say than we could take.
+    /// Number of changes so far; a lower bound when notifications were lost.
     #[must_use]
     pub fn so_far(&self) -> u64 {
         if self.lost.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! A server and a node on a machine of its own, with room for many Pods. Two programs instead of `waypost up`, so that what the node takes can be
-//! told from what the server does. Nothing of it stays: it is cleaned up when it is dropped.
+//! A server and a node on a separate machine, with room for many Pods. Two programs instead of `waypost up`, so that the usage of the node can be
+//! distinguished from that of the server. Everything is cleaned up on drop.
 #![expect(clippy::disallowed_methods, reason = "a benchmark runs the programs it measures")]
 
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use crate::waypost::Waypost;
 
 /// Addresses of Pods, apart from those of the testbed's own pods, and many of them.
 const PODS: &str = "10.200.0.0/16,fd00:10:200::/56";
-/// What the server is told.
+/// Configuration of the server.
 const SERVER: [&str; 5] = ["--allocate-node-cidrs", "--node-cidr-mask-size-ipv4", "20", "--cluster-cidr", PODS];
-/// What the node is told.
+/// Configuration of the node.
 const NODE: [&str; 8] =
     ["--node-name", "bench", "--roles", "proxy,agent", "--max-pods", "1000", "--cluster-cidr", PODS];
 
@@ -56,7 +56,7 @@ impl Machine {
         Ok(Self { running: Some(running), program, backend, home })
     }
 
-    /// A client with a connection of its own.
+    /// A client with its own connection.
     ///
     /// # Errors
     /// When the program has ended.

@@ -25,12 +25,12 @@ const VIP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 80))
 const PORT: u16 = 8080;
 /// How long anything may take.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// How long a question may be without an answer before another one is asked.
+/// Timeout of a request before another one is sent.
 const SILENCE: Duration = Duration::from_millis(250);
-/// How often a Service is tried, and a count looked at.
+/// The interval at which a Service is tried, and a count is read.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Measures with each of these numbers of Pods on the machine, so often.
+/// Measures with each of these numbers of Pods on the machine, this many times.
 ///
 /// # Errors
 /// When a server refuses or is silent.
@@ -142,7 +142,7 @@ async fn sample(machine: &Machine, client: &mut Client) -> anyhow::Result<(Durat
     Ok((ready, reached))
 }
 
-/// Gives the crowd so many Pods; how long it took until all were ready.
+/// Scales the crowd to this number of Pods; returns how long it took until all were ready.
 async fn scale(machine: &Machine, client: &mut Client, replicas: usize) -> anyhow::Result<Duration> {
     let mut watch = Watch::begin(machine.client()?, &format!("{DEPLOYMENTS}?watch=true")).await?;
     let begun = Instant::now();
@@ -180,7 +180,7 @@ async fn until_reached() {
     }
 }
 
-/// One question by way of the Service. A Pod that is going away may take it along without a word.
+/// One request through the Service. A Pod that is terminating may drop it silently.
 async fn ask() -> std::io::Result<()> {
     let question = async {
         let mut stream = TcpStream::connect(VIP).await?;

@@ -21,7 +21,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins a watch.
+    /// Starts a watch.
     ///
     /// # Errors
     /// When the server refuses.

@@ -1,7 +1,7 @@
-//! Pods that stand for what runs without us: a program that listens, a container of podman, a unit of systemd.
+//! Pods that represent workloads not started by Waypost: a listening program, a podman container, a systemd unit.
 //!
-//! In: what is known of it. Out: a Pod with an annotation that says who looks after it. Such a Pod is bound to the Node that it runs on and goes
-//! with it; nobody starts or ends anything for it, and it puts up with every taint, because what it stands for does not leave either.
+//! In: a description of the workload. Out: a Pod with an annotation that names its manager. Such a Pod is bound to the Node that it runs on and
+//! is removed with it; no containers are started or stopped for it, and it tolerates every taint, because eviction would not stop the workload.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::value::ValueExt as _;
 
-/// Says who looks after the Pod: one of [`HOWS`].
+/// Names the manager of the Pod: one of [`HOWS`].
 pub const ANNOTATION: &str = "waypost.dev/adopted";
-/// Says what the Pod stands for, in the words of who looks after it: the id of a container, the name of a unit.
+/// Identifies the workload, in the notation of its manager: a container ID, the name of a unit.
 pub const SOURCE: &str = "waypost.dev/source";
 /// Made by `waypost register`: a program that listens on the machine.
 pub const REGISTERED: &str = "registered";
@@ -24,7 +24,7 @@ pub const SYSTEMD: &str = "systemd";
 /// All of them.
 pub const HOWS: [&str; 4] = [REGISTERED, PODMAN, DOCKER, SYSTEMD];
 
-/// Who looks after a Pod that was adopted; nothing for one that was not.
+/// The manager of an adopted Pod; none for other Pods.
 #[must_use]
 pub fn how(pod: &Value) -> Option<&str> {
     pod.at("metadata.annotations").get(ANNOTATION).and_then(Value::as_str).filter(|how| !how.is_empty())
@@ -44,9 +44,9 @@ pub struct Port {
 /// What a Pod is made from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
-    /// Who looks after it.
+    /// Its manager.
     pub how: &'static str,
-    /// What it stands for.
+    /// The workload it represents.
     pub source: String,
     /// The namespace of the Pod.
     pub namespace: String,
@@ -54,13 +54,13 @@ pub struct Draft {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Its image, or a word in its place.
+    /// Its image, or a placeholder.
     pub image: String,
     /// Whether its addresses are those of the machine.
     pub host_network: bool,
     /// Its ports.
     pub ports: Vec<Port>,
-    /// By which question it is found to be ready; null when nobody needs to ask.
+    /// The readiness probe; null for none.
     pub probe: Value,
 }
 
@@ -127,7 +127,7 @@ impl Port {
     }
 }
 
-/// Whether a value says at least what another says.
+/// Whether a value contains all members of another with the same values.
 fn holds(whole: &Value, part: &Value) -> bool {
     match part {
         Value::Object(part) => part.iter().all(|(key, value)| holds(whole.get(key).unwrap_or(&Value::Null), value)),
@@ -159,10 +159,10 @@ pub fn pod_labels<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap
     all.filter(good).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// How something is found to be ready: by a connection, by a page, or by nobody asking. The error says what is understood.
+/// The readiness probe for a health setting: TCP connect, HTTP GET, or none. The error lists the valid settings.
 ///
 /// # Errors
-/// When it is none of these, or asks for a connection where the protocol has none.
+/// When it is none of these, or requires a connection and the protocol has none.
 pub fn probe(health: &str, port: &Port, period: u64) -> Result<Value, String> {
     let how = match (health, port.protocol.as_str()) {
         ("none", _) | ("", "UDP" | "SCTP") => return Ok(Value::Null),

@@ -1,7 +1,7 @@
-//! What the Leases of announcers are called: those of nodes that announce addresses, and those of the addresses.
+//! Names of the Leases of announcers: those of nodes that announce addresses, and those of the addresses.
 //!
-//! In: a node or an address. Out: a name, and back. Announcers keep these Leases, a controller removes what is left of them, and people
-//! read from them who answers for an address.
+//! In: a node or an address. Out: a name, and back. Announcers hold these Leases, a controller removes leftovers, and users read from
+//! them which node responds for an address.
 
 use std::net::IpAddr;
 
@@ -48,7 +48,7 @@ impl Key {
         Some(Self::Address(ip))
     }
 
-    /// What its label says.
+    /// The value of its label.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {

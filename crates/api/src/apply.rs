@@ -1,12 +1,12 @@
-//! Who owns which field: server-side apply, and the record of every other write.
+//! Field ownership: server-side apply, and `managedFields` of every other write.
 //!
-//! In: the live object, and what a client wants of it: a whole object ([`track_update`]) or a configuration
-//! ([`apply`]). Out: the object to go on with, its `metadata.managedFields` brought up to date, or the conflicts.
+//! In: the live object, and what a client requests: a whole object ([`track_update`]) or a configuration ([`apply`]).
+//! Out: the object to continue with, its `metadata.managedFields` updated, or the conflicts.
 //!
 //! A write changes a set of field paths ([`walk`]); the writer owns them from then on and all others lose them. An
-//! apply states the paths its manager wants to own: paths it no longer states are taken out of the object ([`merge`]),
+//! apply states the paths its manager wants to own: paths it no longer states are removed from the object ([`merge`]),
 //! and paths that others own with another value are conflicts. Both work on typed objects *before* addresses and ports
-//! are allocated, so that nobody owns what the server chose.
+//! are allocated, so that values chosen by the server have no owner.
 
 mod check;
 mod conflict;
@@ -43,10 +43,10 @@ use reset::Reset;
 use versions::Differences;
 use walk::Difference;
 
-/// Who writes, and how.
+/// The writer, and the kind of write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Manager<'a> {
-    /// The `fieldManager` of the request, or what stands for it.
+    /// The `fieldManager` of the request, or its default.
     pub name: &'a str,
     /// The version of the request (`v1`, `discovery.k8s.io/v1`).
     pub api_version: &'a str,
@@ -54,7 +54,7 @@ pub struct Manager<'a> {
     pub subresource: &'a str,
 }
 
-/// Paths that nobody owns: what identifies an object, and what the server keeps for itself.
+/// Paths without an owner: the identity of an object, and fields reserved to the server.
 static NEVER_OWNED: LazyLock<Set<'static>> = LazyLock::new(|| {
     Set::of_fields(&[
         "metadata",
@@ -210,7 +210,7 @@ pub fn apply<'s>(
     Ok(object)
 }
 
-/// Puts back the times in `managedFields` when the write changes nothing else; says whether that was so.
+/// Restores the times in `managedFields` when the write changes nothing else; returns whether it did.
 ///
 /// A write that only renews times is no write: call this with the defaulted object before it is compared with the
 /// live one.
@@ -227,11 +227,11 @@ struct Request<'a, 'm> {
     now: &'a str,
 }
 
-/// The merged object, unless it is the live one, and its owners; or what stands against it.
+/// The merged object, unless it is the live one, and its owners; or the conflicts.
 type Merged<'a> = Result<(Option<Value>, Managed<'a>), Vec<Conflict<'a>>>;
 
 impl<'a> Request<'a, '_> {
-    /// The owners to begin with: what was there without an owner gets one, or it could never be taken out again.
+    /// The initial owners: fields without an owner get one, or they could never be removed again.
     fn begin(&self, mut managed: Managed<'a>) -> Result<Managed<'a>, String> {
         if managed.0.is_empty() {
             let before = Manager { name: BEFORE_FIRST_APPLY, ..*self.manager };

@@ -1,30 +1,30 @@
-//! How a Service of type LoadBalancer names its certificate, and how a Secret says that it is one.
+//! How a Service of type LoadBalancer names its certificate, and how a Secret declares that it is one.
 //!
-//! In: a Service and a Secret. Out: whether the Secret is the certificate of the Service, and lets it be used. The gateway serves with
-//! it, the server lets nodes read it and no other, and a controller writes down which Secret an ARN means: a caller that may not list all
-//! Secrets of a namespace reads it from the annotation [`FOUND`]. It is a hint and no right: the Secret must claim the ARN all the same.
+//! In: a Service and a Secret. Out: whether the Secret is the certificate of the Service, and allows its use. The gateway serves it, the
+//! server lets nodes read it and no other, and a controller records which Secret an ARN resolves to: a caller that may not list all
+//! Secrets of a namespace reads it from the annotation [`FOUND`]. It is a hint and grants nothing: the Secret must still claim the ARN.
 
 use serde_json::Value;
 
 use crate::value::ValueExt as _;
 use crate::view::annotations::SSL_CERT;
 
-/// The annotation of a Service that says which Secret of its namespace claims the ARN.
+/// The annotation of a Service that names the Secret of its namespace that claims the ARN.
 pub const FOUND: &str = "waypost.dev/certificate-secret";
-/// The annotation, or label, by which a Secret says that it is the certificate of this name.
+/// The annotation, or label, by which a Secret declares that it is the certificate of this name.
 pub const CLAIM: &str = "waypost.dev/certificate-arn";
 /// The annotation by which a Secret allows its use: names of namespaces, or `*`.
 pub const ALLOWED: &str = "waypost.dev/allowed-namespaces";
 /// The type of Secrets that hold certificates.
 pub const TYPE: &str = "kubernetes.io/tls";
-/// What a name begins with that says where the Secret is.
+/// The prefix of a name that refers to a Secret directly.
 pub const DIRECT: &str = "secret://";
 
 fn note<'a>(object: &'a Value, map: &str, key: &str) -> &'a str {
     object.at(map).get(key).and_then(Value::as_str).unwrap_or_default().trim()
 }
 
-/// The ARN that a load balancer asks for; nothing when it asks for none, or says where the Secret is.
+/// The ARN that a load balancer requests; none when it requests no certificate, or refers to a Secret directly.
 #[must_use]
 pub fn arn(service: &Value) -> Option<&str> {
     let asked = note(service, "metadata.annotations", SSL_CERT);
@@ -32,14 +32,14 @@ pub fn arn(service: &Value) -> Option<&str> {
     is_arn.then_some(asked)
 }
 
-/// Whether a Secret says that it is the certificate of this name.
+/// Whether a Secret declares that it is the certificate of this name.
 #[must_use]
 pub fn claims(secret: &Value, arn: &str) -> bool {
     let says = |map: &str| note(secret, map, CLAIM) == arn;
     secret.text("type") == TYPE && (says("metadata.annotations") || says("metadata.labels"))
 }
 
-/// Whether a load balancer asks for this certificate, and the Secret lets it.
+/// Whether a load balancer requests this certificate, and the Secret allows it.
 #[must_use]
 pub fn may_serve(service: &Value, secret: &Value) -> bool {
     let (from, at) = (service.text("metadata.namespace"), secret.text("metadata.namespace"));

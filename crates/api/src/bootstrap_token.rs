@@ -1,8 +1,8 @@
-//! Bootstrap tokens: short words by which a new machine is let in, and by which it recognises the cluster.
+//! Bootstrap tokens: short credentials with which a new machine joins, and verifies the cluster's identity.
 //!
-//! A token is `id.secret`. It is kept as the Secret `bootstrap-token-ID` in `kube-system`, in the form that kubeadm and
-//! kube-apiserver use. In: the text of a token, or such a Secret. Out: the parts of the one, what the other allows, and signatures of
-//! texts that only who knows the token can make or check.
+//! A token is `id.secret`. It is stored as the Secret `bootstrap-token-ID` in `kube-system`, in the format of kubeadm and
+//! kube-apiserver. In: the text of a token, or such a Secret. Out: the parts of the one, what the other allows, and signatures of
+//! texts that only holders of the token can make or verify.
 
 use std::fmt::{self, Debug, Formatter};
 
@@ -18,17 +18,17 @@ use crate::value::ValueExt as _;
 pub const TYPE: &str = "bootstrap.kubernetes.io/token";
 /// Where the Secrets are.
 pub const NAMESPACE: &str = "kube-system";
-/// What their names begin with.
+/// The prefix of their names.
 pub const NAME_PREFIX: &str = "bootstrap-token-";
-/// The group of everyone who comes with a token.
+/// The group of all clients that authenticate with a token.
 pub const GROUP: &str = "system:bootstrappers";
 /// The group in which kubeadm lets nodes join.
 pub const NODE_GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
-/// Where the cluster describes itself to those who cannot be let in yet: namespace and name of a ConfigMap.
+/// Where the cluster describes itself to clients that cannot authenticate yet: namespace and name of a ConfigMap.
 pub const CLUSTER_INFO: (&str, &str) = ("kube-public", "cluster-info");
-/// The entry of that ConfigMap that says where the cluster is and who its authority is.
+/// The entry of that ConfigMap with the cluster's address and CA.
 pub const KUBECONFIG: &str = "kubeconfig";
-/// What the names of the entries with signatures of it begin with; the id of the token follows.
+/// The prefix of the names of the entries with its signatures; the id of the token follows.
 pub const SIGNATURE_PREFIX: &str = "jws-kubeconfig-";
 
 const ID_LENGTH: usize = 6;
@@ -115,7 +115,7 @@ impl Token {
     /// Whether a signature of a text was made with this token.
     #[must_use]
     pub fn signed(&self, text: &str, signature: &str) -> bool {
-        // Both are as long as the other, and compared in a time that tells nothing.
+        // Both have the same length and are compared in constant time.
         let key = self.key();
         hmac::verify(&key, signature.as_bytes(), hmac::sign(&key, self.sign(text).as_bytes()).as_ref()).is_ok()
     }
@@ -125,20 +125,20 @@ impl Token {
     }
 }
 
-/// A token as it is kept.
+/// A token as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kept {
     /// The token.
     pub token: Token,
-    /// Who or what it is for.
+    /// Its purpose.
     pub description: String,
     /// Until when it is good.
     pub until: Until,
     /// Whether it is valid for authentication.
     pub authenticates: bool,
-    /// Whether it signs what the cluster says of itself.
+    /// Whether it signs the cluster information.
     pub signs: bool,
-    /// The groups of who comes with it, besides [`GROUP`].
+    /// The groups of clients that authenticate with it, besides [`GROUP`].
     pub groups: Vec<String>,
 }
 
@@ -183,7 +183,7 @@ impl Kept {
             token,
             description: entry("description"),
             until: until(secret),
-            // A group that is not one of bootstrappers could be any: such a token lets nobody in.
+            // Groups outside of the bootstrappers prefix could grant any right: such a token does not authenticate.
             authenticates: entry("usage-bootstrap-authentication") == "true"
                 && groups.iter().all(|group| is_bootstrap_group(group)),
             signs: entry("usage-bootstrap-signing") == "true",

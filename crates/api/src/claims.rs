@@ -37,10 +37,10 @@ pub trait Claims {
     fn release_port(&mut self, port: u16);
 }
 
-/// Why a claim fails, in the words clients see.
+/// Why a claim fails, with the message that clients see.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Nothing is left.
+    /// The range is exhausted.
     #[error("range is full")]
     Full,
     /// The address is in use.
@@ -49,7 +49,7 @@ pub enum ClaimError {
     /// No Service range holds the address.
     #[error("the provided network does not match the current range")]
     NoSuchRange,
-    /// The address is outside the range (the words of a dry run).
+    /// The address is outside the range (the message of a dry run).
     #[error("the provided IP ({address}) is not in the valid range. The range of valid IPs is {range}")]
     AddressOutOfRange {
         /// The requested value.

@@ -1,4 +1,4 @@
-//! Kinds that CustomResourceDefinitions define, beside the static table.
+//! Kinds that CustomResourceDefinitions define, in addition to the static table.
 //!
 //! In: CustomResourceDefinition objects. Out: a [`Kind`] for each of their versions, with [`CustomRules`] that follow the
 //! definition, and [`Kinds`], the kinds that a server has at one moment. The verbs of the server treat them as all others.

@@ -16,7 +16,7 @@ const UNITS: &[(&str, u64)] = &[
 /// Reads a duration into nanoseconds.
 ///
 /// # Errors
-/// Go's words for what is wrong.
+/// Go's error message.
 pub fn parse(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let (negative, mut rest) = match text.as_bytes().first() {

@@ -1,8 +1,8 @@
-//! The variables through which a container finds the Services that were there before it.
+//! Environment variables by which a container finds the Services that existed before it.
 //!
 //! In: Services of all namespaces, the namespace of a Pod, whether it wants links. Out: names and values in a fixed order,
-//! the Service each came from, and the names that two Services wanted. The kubelet lets chance decide such a clash; here
-//! Services come in the order of their names and the first to write a name keeps it, so equal Services give equal text.
+//! the Service of each, and the names that two Services claimed. The kubelet resolves such a conflict randomly; here
+//! Services are sorted by name and the first to set a variable keeps it, so equal Services give equal text.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ mod tests;
 
 pub use output::{to_dotenv, to_json, to_shell};
 
-/// The Service that every container learns of, in the namespace it lives in.
+/// The Service whose variables every container gets, with its namespace.
 const MASTER: (&str, &str) = ("default", "kubernetes");
 
-/// What the variables need to know of a Service.
+/// The fields of a Service that the variables depend on.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Service {
     /// Where it is.
@@ -49,7 +49,7 @@ pub struct Variable {
     pub name: String,
     /// `10.96.0.7`
     pub value: String,
-    /// The Service it speaks of: `default/web`.
+    /// The Service it is for: `default/web`.
     pub service: String,
 }
 
@@ -58,7 +58,7 @@ pub struct Variable {
 pub struct Clash {
     /// The name.
     pub name: String,
-    /// The Service whose value stands.
+    /// The Service whose value is used.
     pub kept: String,
     /// What did not get in.
     pub lost: Variable,

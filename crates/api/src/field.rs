@@ -1,4 +1,4 @@
-//! Field errors: a path, what is wrong with the value there, and the words Kubernetes uses for it.
+//! Field errors: a path, what is wrong with the value there, and the message of Kubernetes for it.
 //!
 //! In: checks of the kinds. Out: an [`Errors`] list that [`crate::status`] turns into a 422 Status.
 //! A [`Path`] is a chain on the stack, written out only when there is something to complain about.
@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde_json::Value;
 
-/// Where a value stands: `spec.ports[0].name`, `metadata.annotations[key]`.
+/// The path of a value: `spec.ports[0].name`, `metadata.annotations[key]`.
 #[derive(Clone, Copy, Debug)]
 pub enum Path<'a> {
     /// The first element.
@@ -74,7 +74,7 @@ impl Display for FieldError {
 pub struct Errors(pub Vec<FieldError>);
 
 impl Errors {
-    /// Whether nothing is wrong.
+    /// Whether there are no errors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -95,7 +95,7 @@ impl Errors {
         self.push("FieldValueInvalid", path, format!("Invalid value: {}: {detail}", value.into()));
     }
 
-    /// A value stands there a second time.
+    /// A duplicate value.
     pub fn duplicate<'v>(&mut self, path: &Path<'_>, value: impl Into<Bad<'v>>) {
         self.push("FieldValueDuplicate", path, format!("Duplicate value: {}", value.into()));
     }

@@ -242,7 +242,7 @@ impl Prefix {
         if self.address.is_ipv4() { 32 } else { 128 }
     }
 
-    /// The address with the bits beyond the prefix taken away.
+    /// The address with the bits beyond the prefix cleared.
     fn network(self) -> IpAddr {
         match self.address {
             IpAddr::V4(v4) => {

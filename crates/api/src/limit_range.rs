@@ -38,7 +38,7 @@ pub fn concerns(group: &str, plural: &str, subresource: &str, old: Option<&Value
     is_ours && !old.is_some_and(|old| old.has("metadata.deletionTimestamp"))
 }
 
-/// Sets default requests and limits of the containers of a Pod, and an annotation that lists them. As in the original,
+/// Sets default requests and limits of the containers of a Pod, and an annotation that lists them. As in Kubernetes,
 /// a later LimitRange that sets something replaces the annotation of an earlier one.
 pub fn fill_pod(limit_ranges: &[Value], pod: &mut Value) {
     for limit_range in limit_ranges {

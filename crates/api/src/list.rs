@@ -1,6 +1,6 @@
 //! Lists and watches: query parameters flow in, checked [`ListOptions`] flow out.
 //!
-//! The checks run in the order of the original, because a request may be wrong in several ways: numbers, selectors,
+//! The checks run in the order of kube-apiserver, because a request may be wrong in several ways: numbers, selectors,
 //! the options among each other (422), the fields of the kind, and last the continue token and the resource version.
 
 #[cfg(test)]
@@ -15,7 +15,7 @@ use crate::options::{Query, first, parse_int, parse_uint, refuse, truth};
 use crate::selector::{self, Selector};
 use crate::status::Status;
 
-/// What a list, a watch or a delete of a collection asks for.
+/// The options of a list, a watch or a delete of a collection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListOptions {
     /// Which objects.
@@ -30,7 +30,7 @@ pub struct ListOptions {
     pub version_match: VersionMatch,
     /// When the watch ends, in seconds.
     pub timeout_seconds: Option<i64>,
-    /// At most so many items; 0 is no limit.
+    /// Maximum number of items; 0 is no limit.
     pub limit: usize,
     /// Where to go on.
     pub start: Option<Continue>,
@@ -63,11 +63,11 @@ pub enum Snapshot {
     Exact(u64),
 }
 
-/// Reads the options of a list or a watch of `kind`. `watch_path` is set for the old paths below `/watch/`, which watch
-/// whatever the query says.
+/// Parses the options of a list or a watch of `kind`. `watch_path` is set for the deprecated paths below `/watch/`,
+/// which watch regardless of the query.
 ///
 /// # Errors
-/// 400, 422, or 500 for the version of a watch, in the words of the original.
+/// 400, 422, or 500 for the version of a watch, with the messages of kube-apiserver.
 pub fn parse(kind: &Kind, query: &Query, watch_path: bool) -> Result<ListOptions, Status> {
     let number = |name| first(query, name).map(parse_int).transpose().map_err(Status::bad_request);
     let text = |name| first(query, name).unwrap_or_default();
@@ -117,7 +117,7 @@ pub fn parse(kind: &Kind, query: &Query, watch_path: bool) -> Result<ListOptions
 /// The version in the query of a GET.
 ///
 /// # Errors
-/// 500 in the words of the original, when it is not a number.
+/// 500 with the message of kube-apiserver, when it is not a number.
 pub fn get_version(query: &Query) -> Result<Option<u64>, Status> {
     parse_version(first(query, "resourceVersion").unwrap_or_default()).map_err(Status::raw)
 }

@@ -1,6 +1,6 @@
 //! `metadata`: what every object has in common, checked the same way for all kinds.
 //!
-//! In: objects whose shape the schema has checked. Out: field errors under `metadata`. The original runs several of
+//! In: objects whose shape the schema has checked. Out: field errors under `metadata`. Kubernetes runs several of
 //! these checks twice on an update and then drops repeated errors, so each stands here once, where it is first run.
 
 use serde_json::Value;
@@ -16,7 +16,7 @@ const SUBRESOURCE_MAX: usize = 256;
 /// Finalizers that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["foregroundDeletion", "kubernetes", "orphan"];
 
-/// Checks the metadata of an object (ValidateObjectMeta of the original: name, namespace, labels, annotations,
+/// Checks the metadata of an object (ValidateObjectMeta of kube-apiserver: name, namespace, labels, annotations,
 /// owners, finalizers).
 pub fn validate(object: &Value, namespaced: bool, name: impl NameRule, errors: &mut Errors) {
     validate_generic(object, namespaced, name, errors);
@@ -28,7 +28,7 @@ pub fn validate_generic(object: &Value, namespaced: bool, name: impl NameRule, e
     validate_common(object, namespaced, name, errors);
 }
 
-/// Checks that an update leaves alone what may not change (ValidateObjectMetaUpdate of the original, and the checks
+/// Checks that an update leaves alone what may not change (ValidateObjectMetaUpdate of Kubernetes, and the checks
 /// that it runs for all kinds before those of the kind). A name need only fit into a path here.
 pub fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     validate_generic_update(new, old, errors);
@@ -70,7 +70,7 @@ pub fn validate_labels(path: &Path<'_>, labels: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks who manages a field: at most 128 bytes, all of them printable.
+/// Checks the name of a field manager: at most 128 bytes, all of them printable.
 pub fn validate_manager(path: &Path<'_>, manager: &str, errors: &mut Errors) {
     if manager.len() > MANAGER_MAX {
         errors.too_long(path, MANAGER_MAX);
@@ -179,7 +179,7 @@ fn check_owner(path: &Path<'_>, owner: &Value, errors: &mut Errors) {
     }
 }
 
-/// An owner reference in the order of the original's struct, which is not the alphabetical one.
+/// An owner reference in the order of kube-apiserver's struct, which is not the alphabetical one.
 fn owner_json(owner: &Value) -> String {
     let mut out = String::from("{");
     for field in ["apiVersion", "kind", "name", "uid"] {
@@ -271,7 +271,7 @@ fn check_immutable(field: &str, new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// What Go's unicode.IsPrint takes, as near as the standard library tells: its debug output escapes the rest.
+/// What Go's unicode.IsPrint accepts, approximated by the standard library: its debug output escapes the rest.
 pub(crate) fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return c == ' ' || c.is_ascii_graphic();
@@ -282,7 +282,7 @@ pub(crate) fn is_printable(c: char) -> bool {
     pair.escape_debug().count() == 2 && !c.is_whitespace()
 }
 
-/// Drops owner references that are there a second time, and says so.
+/// Removes duplicate owner references, and adds a warning.
 pub fn drop_repeated_owners(object: &mut Value, warnings: &mut Vec<String>) {
     let owners = object.items("metadata.ownerReferences");
     let mut kept: Vec<Value> = Vec::with_capacity(owners.len());

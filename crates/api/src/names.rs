@@ -1,8 +1,8 @@
 //! The syntax of names: labels, subdomains, qualified names, port names.
 //!
-//! In: a string. Out: what is wrong with it, in Kubernetes' words; an empty list (which allocates nothing) when all is
-//! well. The patterns are small enough to be walked byte by byte, so no regular expressions are compiled; the words
-//! still quote them, because clients see them.
+//! In: a string. Out: what is wrong with it, as Kubernetes messages; an empty list (which allocates nothing) when it
+//! is valid. The patterns are small enough to be matched byte by byte, so no regular expressions are compiled; the
+//! messages still quote them, because clients see them.
 
 /// Checks a name; `prefix` is set for `generateName`, where a trailing dash is fine.
 pub trait NameRule: Fn(&str, bool) -> Vec<String> {}
@@ -176,7 +176,7 @@ pub fn name_is_subdomain(name: &str, prefix: bool) -> Vec<String> {
     dns_subdomain(&mask_trailing_dash(name, prefix))
 }
 
-/// Object name: anything that may stand in a path.
+/// Object name: anything that is valid in a path.
 #[must_use]
 pub fn name_is_path_segment(name: &str, prefix: bool) -> Vec<String> {
     if !prefix && matches!(name, "." | "..") {
@@ -189,8 +189,8 @@ fn too_many_characters(value: &str, max: usize) -> Vec<String> {
     if value.len() > max { vec![format!("must be no more than {max} characters")] } else { Vec::new() }
 }
 
-/// A prefix may end in a dash, since more follows. The original looks at the name without its last two characters and
-/// with an `a` instead, so the character before the dash escapes the check; clients see that, so it is kept.
+/// A prefix may end in a dash, since more follows. Kubernetes validates the name with its last two characters replaced
+/// by an `a`, so the character before the dash escapes the check; clients see that, so it is kept.
 fn mask_trailing_dash(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
     if prefix && name.len() > 1 && name.ends_with('-') && name.is_char_boundary(name.len() - 2) {
         return format!("{}a", &name[..name.len() - 2]).into();

@@ -1,8 +1,8 @@
 //! The options of a request: query parameters (or the body of a DELETE) flow in, checked options flow out.
 //!
-//! Parameters are read as the original reads them: the first of a repeated one counts (all of `dryRun`), anything but
-//! `0` and `false` is true, and what is wrong with a value is said in Kubernetes' words, about an object of kind
-//! `CreateOptions`, `DeleteOptions` and so on.
+//! Parameters are parsed as kube-apiserver parses them: the first of a repeated one counts (all of `dryRun`),
+//! anything but `0` and `false` is true, and invalid values are reported with the messages of Kubernetes, about an
+//! object of kind `CreateOptions`, `DeleteOptions` and so on.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ pub enum FieldValidation {
 pub struct WriteOptions {
     /// Do everything but write.
     pub dry_run: bool,
-    /// Who owns the fields; empty: taken from the user agent.
+    /// The field manager; empty: taken from the user agent.
     pub field_manager: String,
     /// What is done about unknown fields.
     pub field_validation: FieldValidation,
@@ -202,17 +202,17 @@ fn all<'q>(query: &'q Query, name: &str) -> Vec<&'q str> {
     query.iter().filter(|(have, _)| have == name).map(|(_, value)| value.as_str()).collect()
 }
 
-/// A flag: given is true, unless it says otherwise.
+/// A flag: present means true, unless its value is false.
 pub(crate) fn truth(text: &str) -> bool {
     text != "0" && !text.eq_ignore_ascii_case("false")
 }
 
-/// A signed number, or what Go says of a text that is none.
+/// A signed number, or Go's error message.
 pub(crate) fn parse_int(text: &str) -> Result<i64, String> {
     text.parse::<i64>().map_err(|error| number_error("ParseInt", text, error.kind()))
 }
 
-/// An unsigned number, or what Go says of a text that is none.
+/// An unsigned number, or Go's error message.
 pub(crate) fn parse_uint(text: &str) -> Result<u64, String> {
     if text.starts_with('+') {
         return Err(number_error("ParseUint", text, &std::num::IntErrorKind::InvalidDigit));

@@ -1,9 +1,9 @@
 //! PATCH: a body and an object flow in, the patched object flows out.
 //!
-//! Three formats share this door: JSON patch ([`json`]), merge patch ([`merge`]) and strategic merge patch
+//! Three formats share this interface: JSON patch ([`json`]), merge patch ([`merge`]) and strategic merge patch
 //! ([`strategic`]). A [`Patch`] is read once and may be applied again when a write conflicts. What comes out is only a
 //! value: decoding, defaults and validation are done by the caller. When that fails, [`Patch::refuse`] makes
-//! the answer, because it shows the patch (or the patched object) as the original shows it.
+//! the answer, because it shows the patch (or the patched object) as kube-apiserver shows it.
 
 mod body;
 mod json;
@@ -37,7 +37,7 @@ pub enum PatchKind {
 pub struct Patch {
     kind: PatchKind,
     body: Value,
-    /// Whether the body is held against its type, as the original does unless unknown fields are to be ignored.
+    /// Whether the body is held against its type, as kube-apiserver does unless unknown fields are to be ignored.
     checked: bool,
     strict: Vec<String>,
 }
@@ -54,13 +54,13 @@ pub enum PatchError {
     /// A JSON patch of more than [`json::MAX_OPERATIONS`] operations.
     #[error("The allowed maximum operations in a JSON patch is {limit}, got {0}", limit = json::MAX_OPERATIONS)]
     TooManyOperations(usize),
-    /// The patch does not fit the object; clients are not told why.
+    /// The patch does not fit the object; clients do not get the reason.
     #[error("{0}")]
     Unprocessable(&'static str),
     /// A strategic merge patch of a custom resource: only types of the schema tables have merge keys.
     #[error("strategic merge patch is not supported for custom resources")]
     NotStrategic,
-    /// What the original has no Status for: its words, without a reason.
+    /// An error for which kube-apiserver has no Status: its message, without a reason.
     #[error("{0}")]
     Raw(String),
 }
@@ -81,7 +81,7 @@ impl PatchKind {
 // === impl Patch ===
 
 impl Patch {
-    /// Reads a body. That it is a patch of its format is only found out by [`Patch::apply`]: the original looks for the
+    /// Reads a body. That it is a patch of its format is only found out by [`Patch::apply`]: Kubernetes looks for the
     /// object in between.
     ///
     /// # Errors
@@ -118,13 +118,13 @@ impl Patch {
         }
     }
 
-    /// 422 because the patched object does not decode (`detail` says why). `object` is what the patch was applied to:
-    /// the message shows what came of it, or of the patch, so it is made once more in this rare case.
+    /// 422 because the patched object does not decode (`detail` is the reason). `object` is what the patch was applied
+    /// to: the message shows the result, or the patch, so it is computed again in this rare case.
     #[must_use]
     pub fn refuse(&self, ty: impl Into<Option<TypeId>>, object: &Value, detail: &str) -> Status {
         let ty = ty.into();
         let shown = if let (PatchKind::Strategic, Some(ty)) = (self.kind, ty) {
-            // The original prints the patch after merging has eaten the directives.
+            // kube-apiserver prints the patch after merging has removed the directives.
             let mut patch = self.body.clone();
             let _ = strategic::apply(ty, object, &mut patch);
             if patch.is_null() { "map[]".to_owned() } else { text::plain(&patch) }
@@ -161,7 +161,7 @@ impl PatchError {
     }
 }
 
-/// What Go's JSON decoder says of a value that does not fit its type.
+/// The error message of Go's JSON decoder for a value that does not fit its type.
 pub(crate) fn mismatch(value: &Value, target: &str) -> String {
     let word = match value {
         Value::Null => "null",

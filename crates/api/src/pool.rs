@@ -1,8 +1,7 @@
-//! Addresses that Services of type LoadBalancer may have: what an IPPool says, read.
+//! Addresses that Services of type LoadBalancer may have: a parsed IPPool.
 //!
-//! In: texts like `192.0.2.0/28`, `192.0.2.40-192.0.2.60` or `2001:db8::1`, and IPPool objects. Out: [`Range`]s and [`Pool`]s that can be asked
-//! what they contain, how much there is, and which addresses come first. Ranges are kept as two ends, never as lists: a pool of a whole /64
-//! costs nothing.
+//! In: strings like `192.0.2.0/28`, `192.0.2.40-192.0.2.60` or `2001:db8::1`, and IPPool objects. Out: [`Range`]s and [`Pool`]s with their
+//! size, membership and first addresses. Ranges are stored as two ends, never as lists, so that a whole /64 costs nothing.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -70,7 +69,7 @@ impl Range {
     /// Reads a prefix, two addresses with `-` between them, or one address.
     ///
     /// # Errors
-    /// What is wrong, in words that follow the text.
+    /// The error message, to be appended to the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some((first, last)) = text.split_once('-') {
             return Self::between(address(first.trim())?, address(last.trim())?);
@@ -156,7 +155,7 @@ impl std::fmt::Display for Range {
 // === impl Pool ===
 
 impl Pool {
-    /// A pool of these ranges that everybody gets addresses from.
+    /// A pool of these ranges that is available to all Services.
     #[must_use]
     pub fn of_ranges(name: &str, ranges: Vec<Range>) -> Self {
         Self {
@@ -173,7 +172,7 @@ impl Pool {
         }
     }
 
-    /// What an IPPool says; ranges that cannot be read are left out.
+    /// The ranges of an IPPool; invalid ones are skipped.
     #[must_use]
     pub fn from_object(object: &Value) -> Self {
         let spec = object.at("spec");

@@ -1,4 +1,4 @@
-//! A number, or so many percent of a number that is known later: `maxSurge: 1`, `maxSurge: 25%`.
+//! A number, or a percentage of a number that is known later: `maxSurge: 1`, `maxSurge: 25%`.
 //!
 //! In: an `IntOrString` of an object. Out: what is wrong with it, and what it comes to of a whole.
 
@@ -12,9 +12,9 @@ const BAD_PERCENT: &str = "a valid percent string must be a numeric string follo
 /// A number of things, or a part of them all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Portion {
-    /// So many.
+    /// A number.
     Count(i64),
-    /// So many of a hundred.
+    /// A percentage.
     Percent(i64),
 }
 

@@ -25,7 +25,7 @@ use wire::{Payload, Reader, Writer};
 
 pub use wire::ProtoError;
 
-/// What every document begins with.
+/// The prefix of every document.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// The fields of each message, by number.
@@ -44,9 +44,9 @@ static OBJECT_META: LazyLock<TypeId> = LazyLock::new(|| schema::named("meta.Obje
 /// What an envelope holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Envelope<'a> {
-    /// `discovery.k8s.io/v1`; empty when not said.
+    /// `discovery.k8s.io/v1`; empty when absent.
     pub api_version: String,
-    /// `EndpointSlice`; empty when not said.
+    /// `EndpointSlice`; empty when absent.
     pub kind: String,
     /// The object's own message.
     pub raw: &'a [u8],

@@ -1,8 +1,8 @@
 //! Resource quantities (`500m`, `1Gi`) in the one spelling the server stores.
 //!
-//! In: what a client wrote. Out: the canonical string, or Go's words for what is wrong. Decimal amounts are kept as
-//! digits and an exponent, so no size is too big and nothing is rounded except below a nano, which rounds up: who
-//! asks for something gets something. [`Amount`] is the type for arithmetic.
+//! In: the client's string. Out: the canonical string, or Go's error message. Decimal amounts are kept as digits and an
+//! exponent, so no size is too big and nothing is rounded except below a nano, which rounds up: a non-zero request stays
+//! non-zero. [`Amount`] is the type for arithmetic.
 
 mod amount;
 
@@ -21,7 +21,7 @@ const DECIMAL: &[(&str, i64)] =
 
 /// The finest exponent that is kept.
 const NANO: i64 = -9;
-/// Digits beyond which the original leaves its fast path; only there is a spelling taken over as it is.
+/// Digits beyond which kube-apiserver leaves its fast path; only there is a spelling taken over as it is.
 const FAST_DIGITS: usize = 18;
 
 /// How many billionths make one.
@@ -44,16 +44,16 @@ struct Parts<'a> {
     whole: &'a str,
     fraction: &'a str,
     format: Format,
-    /// The power of ten that the suffix stands for.
+    /// The power of ten of the suffix.
     exponent: i64,
-    /// The power of two that the suffix stands for.
+    /// The power of two of the suffix.
     shift: u32,
 }
 
 /// The canonical spelling of a quantity.
 ///
 /// # Errors
-/// Go's words for what is wrong.
+/// Go's error message.
 pub fn canonical(text: &str) -> Result<String, &'static str> {
     let text = text.trim();
     if text.is_empty() {
@@ -114,8 +114,8 @@ fn suffix(text: &str) -> Result<(Format, i64, u32), &'static str> {
 }
 
 impl Parts<'_> {
-    /// Whether the original keeps the spelling instead of printing the amount anew. It looks at the digits only, so
-    /// `1.500` and `+5` stay as they are.
+    /// Whether Kubernetes keeps the spelling instead of printing the amount anew. It checks the digits only, so `1.500`
+    /// and `+5` stay as they are.
     fn is_spelled_well(&self) -> bool {
         let whole_digits = self.whole.len().max(1);
         match self.format {
@@ -217,7 +217,7 @@ fn print_digits(negative: bool, mut digits: String, mut exponent: i64, format: F
     let suffix = match format {
         Format::Exponent if exponent == 0 => String::new(),
         Format::Exponent => format!("e{exponent}"),
-        // Beyond exa the original has no suffix and prints none.
+        // Beyond exa kube-apiserver has no suffix and prints none.
         _ => DECIMAL.iter().find(|(_, known)| *known == exponent).map_or("", |(name, _)| name).to_owned(),
     };
     format!("{}{digits}{suffix}", sign(negative))
@@ -293,7 +293,7 @@ mod tests {
         #[test]
         fn a_canonical_spelling_stays(text in "[+-]?[0-9]{0,25}(\\.[0-9]{0,25})?([numkMGTPE]|[KMGTPE]i|e-?[0-9]{1,3})?") {
             if let Ok(first) = canonical(&text) {
-                // Past exa the original loses the suffix; everything else is stable.
+                // Past exa kube-apiserver loses the suffix; everything else is stable.
                 prop_assert_eq!(canonical(&first).map(|_| ()), Ok(()));
                 if !first.ends_with('0') {
                     prop_assert_eq!(canonical(&first), Ok(first.clone()));

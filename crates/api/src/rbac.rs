@@ -13,7 +13,7 @@ use crate::value::ValueExt as _;
 
 /// The API group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
-/// Stands for everything, in every list.
+/// Matches everything, in every list.
 const ALL: &str = "*";
 
 /// One rule of a role.

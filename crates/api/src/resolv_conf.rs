@@ -1,7 +1,8 @@
 //! The `resolv.conf` of a Pod.
 //!
-//! In: how the Pod wants its names resolved (`dnsPolicy`, `dnsConfig`), what the cluster offers, the file of the host. Out:
-//! the file, and what had to be left out of it. Resolvers cut long files silently; so the limits are kept here, and said.
+//! In: the DNS settings of the Pod (`dnsPolicy`, `dnsConfig`), those of the cluster, the file of the host. Out:
+//! the file, and a list of what was omitted. Resolvers truncate long files silently; so the limits are enforced and
+//! reported here.
 
 use std::fmt;
 
@@ -50,12 +51,12 @@ pub enum Policy {
     ClusterFirstWithHostNet,
     /// What the host uses.
     Default,
-    /// Only what `dnsConfig` says.
+    /// Only the settings of `dnsConfig`.
     None,
 }
 
 impl Policy {
-    /// Reads the field; unset is `ClusterFirst`, and so is a word we do not know, because names of Services must resolve.
+    /// Parses the field; unset is `ClusterFirst`, and so is an unknown value, because names of Services must resolve.
     #[must_use]
     pub fn read(text: &str) -> Self {
         match text {
@@ -78,7 +79,7 @@ impl Policy {
     }
 }
 
-/// What a Pod says of its names.
+/// The DNS settings of a Pod.
 #[derive(Clone, Default, Debug)]
 pub struct Pod {
     /// Its namespace.
@@ -105,11 +106,11 @@ pub struct Cluster {
 pub enum Host {
     /// This file.
     File(ResolvConf),
-    /// It was told to use none; the families of the node's addresses.
+    /// Configured to use none; the families of the node's addresses.
     Nothing(Vec<Family>),
 }
 
-/// Something that a Pod's owner should know; the words are the kubelet's, because people search for them.
+/// A warning for the owner of a Pod; the messages are the kubelet's, because people search for them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Warning {
     /// `DNSConfigForming`: a limit cut something off.
@@ -233,7 +234,7 @@ fn extend_distinct(list: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// An option replaces the one of its name, in that one's place.
+/// An option replaces the one with the same name, in its position.
 fn merge_option(options: &mut Vec<String>, option: &str) {
     let name = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
     match options.iter_mut().find(|old| name(old) == name(option)) {

@@ -1,8 +1,8 @@
-//! Selectors: the texts of `labelSelector` and `fieldSelector` flow in; a [`Selector`] that asks [`Facts`] flows out.
+//! Selectors: parses `labelSelector` and `fieldSelector` into a [`Selector`] that is matched against [`Facts`].
 //!
 //! Parsing is done once per request and may allocate; matching runs for every object of a list and every event of a
-//! watch, and compares borrowed strings only. Field names are resolved to places in the kind's table when parsing, so a
-//! kind that does not know a field says so then, in its own words.
+//! watch, and compares borrowed strings only. Field names are resolved to positions in the kind's table when parsing,
+//! so a field that the kind does not support is rejected then, with the message of that kind.
 
 mod fields;
 mod labels;
@@ -17,14 +17,14 @@ use crate::status::Status;
 pub use self::fields::Terms;
 pub use self::object::{from_map, from_object, from_requirements, text};
 
-/// What a list, a watch or a delete of a collection asks for; all of it must hold.
+/// The selectors of a list, a watch or a delete of a collection; all of them must match.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selector {
     labels: Vec<labels::Requirement>,
     fields: Vec<fields::Requirement>,
 }
 
-/// Selectors whose syntax was checked, before the kind was asked about the fields. The original looks at the other
+/// Selectors whose syntax was checked, before the fields are resolved by the kind. kube-apiserver validates the other
 /// options in between.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parsed {
@@ -35,7 +35,7 @@ pub struct Parsed {
 /// Reads both selectors of a request; empty texts select everything.
 ///
 /// # Errors
-/// 400, when a text cannot be read or names a field that the kind does not know.
+/// 400, when a text cannot be parsed or names a field that the kind does not support.
 pub fn parse(kind: &Kind, label: &str, field: &str) -> Result<Selector, Status> {
     read(label, field)?.resolve(kind)
 }
@@ -60,7 +60,7 @@ impl Parsed {
     /// Finds the fields in the kind's table.
     ///
     /// # Errors
-    /// 400, when the kind does not know one.
+    /// 400, when the kind does not support one.
     pub fn resolve(self, kind: &Kind) -> Result<Selector, Status> {
         let fields = fields::resolve(kind, self.fields).map_err(Status::bad_request)?;
         Ok(Selector { labels: self.labels, fields })
@@ -75,7 +75,7 @@ impl Selector {
             && self.fields.iter().all(|field| field.matches(facts, namespace, name))
     }
 
-    /// Whether it asks for fields other than name and namespace.
+    /// Whether it selects fields other than name and namespace.
     #[must_use]
     pub fn asks_for_fields(&self) -> bool {
         self.fields.iter().any(fields::Requirement::is_fact)
@@ -102,7 +102,7 @@ impl Selector {
     /// Narrowed to one name, for paths that watch a single object.
     ///
     /// # Errors
-    /// 400, when the field selector asks for another one.
+    /// 400, when the field selector selects another one.
     pub fn with_name(mut self, name: &str) -> Result<Self, Status> {
         if self.fields.is_empty() {
             self.fields.push(fields::Requirement::named(name));

@@ -1,7 +1,8 @@
 //! What a request that fails is answered with: a Kubernetes `Status`.
 //!
-//! In: situations (not found, conflict, field errors …). Out: code, reason, message and details with the exact words
-//! clients match on. This is the only error type that reaches the wire; everything else is mapped to it once.
+//! In: error conditions (not found, conflict, field errors …). Out: code, reason, message and details with the exact
+//! messages clients match on. This is the only error type that reaches the wire; everything else is mapped to it
+//! once.
 
 use serde_json::{Map, Value, json};
 
@@ -13,9 +14,9 @@ use crate::field::{Errors, FieldError};
 pub struct Status {
     /// The HTTP status.
     pub code: u16,
-    /// The machine-readable reason; some failures of the original have none.
+    /// The machine-readable reason; some failures of kube-apiserver have none.
     pub reason: Option<&'static str>,
-    /// The words.
+    /// The message.
     pub message: String,
     /// `details`, when there are any; an empty object is not the same as none.
     pub details: Option<Value>,
@@ -100,7 +101,7 @@ impl Status {
         self
     }
 
-    /// Asks the client to come back after so many seconds.
+    /// Sets the seconds after which the client should retry (`Retry-After`).
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         if let Some(map) = self.details.get_or_insert_with(|| json!({})).as_object_mut() {
@@ -151,7 +152,7 @@ impl Status {
         Self::new(405, "MethodNotAllowed", message).empty_details()
     }
 
-    /// 406, with the words of the situation.
+    /// 406, with this message.
     #[must_use]
     pub fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(406, "NotAcceptable", message.into())
@@ -286,7 +287,7 @@ impl Status {
         )
     }
 
-    /// 500 as the original answers an error it has no Status for: the raw words, no reason.
+    /// 500 as kube-apiserver returns for an error that has no Status: the raw message, no reason.
     #[must_use]
     pub fn raw(message: impl Into<String>) -> Self {
         Self { code: 500, reason: None, message: message.into(), details: None, continue_token: None }

@@ -1,7 +1,7 @@
 //! Tables for `kubectl get`: columns and rows of a kind, made on the server.
 //!
 //! In: an object and the time of the request. Out: the cells of its row, always the wide ones; the client hides what
-//! has a priority. The words for ages and shortened lists are the same for all kinds and live here.
+//! has a priority. The formats of ages and shortened lists are the same for all kinds and are defined here.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub const NAME: Column = Column {
 /// The column of the object's age.
 pub const AGE: Column = column("Age", "How long ago the object was created.");
 
-/// How a kind without columns of its own is shown: name and creation time.
+/// The columns of a kind without its own: name and creation time.
 pub static PLAIN: Table = Table {
     columns: &[NAME, Column { kind: "date", ..column("Created At", "When the object was created.") }],
     row: |object, _| vec![object.text("metadata.name").into(), object.text("metadata.creationTimestamp").into()],

@@ -1,7 +1,7 @@
 //! The two kinds of time a Kubernetes object carries.
 //!
-//! In: RFC 3339 text as clients write it, or seconds and nanoseconds as protobuf has them. Out: the one spelling that
-//! the server stores and prints (UTC; seconds, or exactly six digits of fraction). Errors use the words of Go's
+//! In: RFC 3339 text from clients, or seconds and nanoseconds as protobuf has them. Out: the one format that the
+//! server stores and prints (UTC; seconds, or exactly six digits of fraction). Errors use the messages of Go's
 //! `time.Parse`, because clients see them.
 
 use jiff::civil::DateTime;
@@ -10,7 +10,7 @@ use jiff::tz::Offset;
 /// The Unix second of Go's zero time, 0001-01-01T00:00:00Z, which JSON shows as null.
 const ZERO_SECOND: i64 = -62_135_596_800;
 
-/// How much of a second is kept.
+/// The stored precision of a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precision {
     /// `Time`: whole seconds.
@@ -47,7 +47,7 @@ impl Moment {
     /// Reads RFC 3339.
     ///
     /// # Errors
-    /// Go's words for what is wrong.
+    /// Go's error message.
     pub fn parse(text: &str, precision: Precision) -> Result<Self, String> {
         let mut scan = Scan { text, rest: text, precision };
         let year = scan.digits(4, "2006")?;

@@ -1,7 +1,7 @@
 //! Reading and writing JSON objects without ceremony.
 //!
-//! The kinds look at values whose shape the schema has already checked, so an absent member, a null and an empty one
-//! mean the same to most rules: these helpers say so once.
+//! The kinds read values whose shape the schema has already checked, so an absent member, a null and an empty one
+//! mean the same to most rules: these helpers implement that once.
 
 use serde_json::{Map, Value};
 

@@ -6,8 +6,8 @@
 //!
 //! Reading is lenient, because one odd member must never hide the rest of an object: a null is an absent member, an
 //! absent member has its default, a number outside the range of its field is 0, and a protocol that is not known is
-//! none. Only JSON of another shape (a string where a list belongs) fails; no API server sends that. Fields that hold
-//! one of a set of words (`type`, `sessionAffinity`, `phase`) are kept as text, so a word of a later version is kept too.
+//! none. Only JSON of another shape (a string where a list belongs) fails; no API server sends that. Enumerated fields
+//! (`type`, `sessionAffinity`, `phase`) are kept as text, so a value of a later version is kept too.
 //!
 //! [`labels`], [`annotations`] and [`taints`] are the keys that several crates use.
 

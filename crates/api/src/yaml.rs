@@ -1,4 +1,4 @@
-//! YAML in and out, as the original understands it.
+//! YAML in and out, as kube-apiserver understands it.
 //!
 //! In: YAML 1.1 with its many booleans and octal numbers. Out: the same value as JSON, or a value as YAML text with
 //! sorted keys. One table of what a plain word means (`resolve`) serves both ways: the reader to find the type, the

@@ -63,7 +63,7 @@ impl Environment {
     /// Parses and checks an expression.
     ///
     /// # Errors
-    /// What is wrong with it, in the words of cel-go. Kubernetes shows it behind `compilation failed: `.
+    /// The compile errors, formatted as cel-go formats them. Kubernetes shows them after `compilation failed: `.
     pub fn compile(&self, text: &str) -> Result<Expression, Issues> {
         let source = Source::new(text);
         let expr = syntax::parse(&source, self.bind)?;

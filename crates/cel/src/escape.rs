@@ -3,7 +3,7 @@
 //! `__` becomes `__underscores__`, `.` becomes `__dot__`, `-` becomes `__dash__`, `/` becomes `__slash__`, and a reserved
 //! word `w` becomes `__w__`. A single underscore stays.
 
-/// Words that are no variables and no functions, though fields may have these names.
+/// Reserved words: not valid as variables or functions, but valid as field names.
 const RESERVED: [&str; 21] = [
     "true",
     "false",

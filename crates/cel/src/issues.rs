@@ -1,4 +1,4 @@
-//! What is wrong with an expression, in the words and the layout of cel-go.
+//! Compile errors of an expression, with the messages and the layout of cel-go.
 //!
 //! Each issue has a message and a location. Displayed, they are sorted by location; each is followed by the line of the
 //! expression and a caret below the place:

@@ -160,7 +160,7 @@ impl<'a> Variables<'a> {
     }
 }
 
-/// What came out of an evaluation.
+/// The result of an evaluation.
 #[derive(Debug)]
 pub struct Evaluation<'a> {
     /// The value, or why there is none.

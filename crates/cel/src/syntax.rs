@@ -23,7 +23,7 @@ const LONGEST: usize = 100_000;
 /// Parses an expression. `bind` enables the macro `cel.bind`, which Kubernetes does not have.
 ///
 /// # Errors
-/// The syntax errors, in the words of cel-go.
+/// The syntax errors, with the messages of cel-go.
 pub(crate) fn parse(source: &Source, bind: bool) -> Result<Expr, Issues> {
     if source.len() > LONGEST {
         let mut report = Report::default();

@@ -1,6 +1,6 @@
 //! Values of expressions.
 //!
-//! Input comes from JSON and is borrowed: a large object is not copied, only what an expression looks at is wrapped.
+//! Input comes from JSON and is borrowed: a large object is not copied, only the parts that an expression reads are wrapped.
 //! Everything else is shared, so cloning a value is cheap.
 
 pub(crate) mod compare;
@@ -115,8 +115,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A JSON value that a schema describes, borrowed: strings become times, durations and bytes where the type says so, and
-    /// fields of objects are reached by their escaped names.
+    /// A JSON value that a schema describes, borrowed: strings become times, durations and bytes according to the type, and
+    /// fields of objects are accessed by their escaped names.
     #[must_use]
     pub fn from_typed_json(json: &'a Json, kind: &Type, types: &'a dyn ObjectTypes) -> Self {
         match (json, kind) {

@@ -17,10 +17,10 @@ pub struct Arguments {
     /// The namespace
     #[arg(short, long, default_value = "default", value_name = "NAMESPACE")]
     namespace: String,
-    /// What a container of this Pod gets when it starts now: nothing but the API's own Service unless it enables links
+    /// The variables of a container of this Pod if it started now: only those of the API's own Service unless it enables service links
     #[arg(long, value_name = "NAME")]
     pod: Option<String>,
-    /// How to write them
+    /// Output format
     #[arg(short, long, default_value = "shell", value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]

@@ -24,7 +24,7 @@ const FILES: [(&str, &str, &[&str]); 2] = [
 /// Flag of the data directory.
 #[derive(Args, Debug, Clone)]
 pub struct DataDir {
-    /// Where data, certificates and the admin kubeconfig live
+    /// Directory of data, certificates and the admin kubeconfig
     #[arg(long, env = "WAYPOST_DATA_DIR", default_value = DATA_DIR, value_name = "DIR")]
     pub data_dir: PathBuf,
 }
@@ -40,7 +40,7 @@ impl DataDir {
 /// Flags that select the kubeconfig.
 #[derive(Args, Debug, Clone)]
 pub struct KubeconfigFlags {
-    /// The kubeconfig [default: that of --data-dir if it is said, ~/.kube/config, else that of the usual data directory]
+    /// The kubeconfig [default: that of --data-dir if it is set, ~/.kube/config, else that of the default data directory]
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<OsString>,
     /// The context of the kubeconfig

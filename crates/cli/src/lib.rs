@@ -1,4 +1,4 @@
-//! The commands that people type: kubectl's verbs, `doctor`, `explain`, `trace`, `who`, `top`, `env`, `page`.
+//! The commands for users: kubectl's verbs, `doctor`, `explain`, `trace`, `who`, `top`, `env`, `page`.
 //!
 //! In: parsed arguments, and objects of any Kubernetes API. Out: text or JSON on standard output, remarks on standard error, an exit code.
 //! What depends on the kernel of this machine or on components of a node comes from the binary: as evidence ([`doctor`]) or through

@@ -20,7 +20,7 @@ const OPENER: &str = "xdg-open";
 /// Settings of the command.
 #[derive(Args, Debug, Clone)]
 pub struct Arguments {
-    /// Open the link in your browser, too
+    /// Also open the link in your browser
     #[arg(long)]
     open: bool,
     #[command(flatten)]

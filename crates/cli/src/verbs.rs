@@ -39,9 +39,9 @@ use crate::host::Host;
 pub enum Verb {
     /// Show objects: tables, YAML, JSON or single values
     Get(get::Arguments),
-    /// Show all about objects, and what happened to them
+    /// Show details of objects, and their Events
     Describe(describe::Arguments),
-    /// Make objects be as files say
+    /// Apply the configuration of files to objects
     Apply(apply::Arguments),
     /// Show what apply would change; the exit code is 1 when it would change something
     Diff(diff::Arguments),
@@ -54,31 +54,31 @@ pub enum Verb {
     Label(annotate::Arguments),
     /// Set or remove annotations
     Annotate(annotate::Arguments),
-    /// Make a Service for a Pod or for what makes Pods
+    /// Create a Service for a Pod or for a controller of Pods
     Expose(expose::Arguments),
     /// Run a command of this machine, or an image, as a Pod
     Run(run::Arguments),
-    /// Show what containers printed
+    /// Print the logs of containers
     #[command(visible_alias = "log")]
     Logs(logs::Arguments),
     /// Run a command in a container
     Exec(exec::Arguments),
-    /// Set how many Pods there should be
+    /// Set the number of replicas
     Scale(scale::Arguments),
-    /// Look after the update of a Deployment or StatefulSet
+    /// Manage the rollout of a Deployment, DaemonSet or StatefulSet
     #[command(subcommand)]
     Rollout(rollout::Subject),
-    /// Wait until objects are in a state
+    /// Wait for a state of objects
     Wait(wait::Arguments),
-    /// Lead ports of this machine to a Pod
+    /// Forward ports of this machine to a Pod
     PortForward(forward::Arguments),
-    /// Say what the fields of a kind mean
+    /// Document the fields of a kind
     Explain(explain::Arguments),
-    /// List the kinds that the server has
+    /// List the resources of the server
     ApiResources(resources::Arguments),
-    /// Print the completion of a shell: source <(waypost completion bash)
+    /// Print the completion script of a shell: source <(waypost completion bash)
     Completion(shell::CompletionArguments),
-    /// Write the manual pages into a folder
+    /// Write the manual pages into a directory
     Man(shell::ManArguments),
 }
 

@@ -14,14 +14,14 @@ mod who;
 use anyhow::Context as _;
 use clap::Subcommand;
 
-/// What to ask.
+/// The subcommands.
 #[derive(Subcommand, Debug)]
 pub enum Subject {
-    /// Say step by step what happens to a packet to a Service
+    /// Show step by step what happens to a packet to a Service
     Trace(trace::Arguments),
-    /// Say whose an address or a port is
+    /// Show the owner of an address or a port
     Who(who::Arguments),
-    /// Show the connections and bytes of Services and their backends as they are now
+    /// Show the current connections and bytes of Services and their backends
     Top(top::Arguments),
 }
 
@@ -40,9 +40,9 @@ pub fn run(subject: &Subject) -> anyhow::Result<()> {
 /// Output formats.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// For people.
+    /// Text.
     Text,
-    /// For programs.
+    /// JSON.
     Json,
 }
 

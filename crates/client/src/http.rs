@@ -174,7 +174,7 @@ impl Client {
             let request = self.request(&connection, &method, path, accept, content_type)?;
             let sent = connection.send(&self.access, request, body.clone()).await;
             // A server may close an idle connection at the moment at which it is used again. Only reads are repeated: a write may have happened,
-            // and the answer to the second one would say something else.
+            // and the response to the second one would differ.
             if sent.is_ok() || method != Method::GET {
                 self.connection = Some(connection);
                 return sent;

@@ -1,8 +1,8 @@
 //! The client of the Kubernetes API, for everything that is not the API server.
 //!
-//! `kubeconfig` says how a server is reached, `http` sends requests, `remote` keeps watches alive, `events` records Events, `requests` is the
-//! port for reads and writes, `spdy` has the header blocks of port-forward streams. `watch` defines the events of a watch, which are the same over HTTP and in the process of the API server
-//! (`rest::local`), so that components need not know where the server runs.
+//! `kubeconfig` has the address and credentials of a server, `http` sends requests, `remote` keeps watches alive, `events` records Events,
+//! `requests` is the port for reads and writes, `spdy` has the header blocks of port-forward streams. `watch` defines the events of a watch,
+//! which are the same over HTTP and in the process of the API server (`rest::local`), so that components need not know where the server runs.
 
 pub mod events;
 pub mod http;

@@ -38,7 +38,7 @@ pub(super) fn query(what: &Selection, parameters: &[(&str, &str)]) -> String {
     path
 }
 
-/// Writes text so that no URL takes it for something else.
+/// Percent-encodes text for a URL.
 pub(super) fn escape(out: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {

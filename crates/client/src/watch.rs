@@ -9,7 +9,7 @@
 //! ```
 //! Between `Init` and `InitDone` the list is incomplete: an object that is missing from it must not be treated as deleted
 //! ([`KnownKeys`]); `Delete` may occur before `InitDone`. A source retries for ever with backoff; while it is out of sync,
-//! [`WatchStatus`] says since when and why, and the last known state remains.
+//! [`WatchStatus`] has the time and the reason, and the last known state remains.
 
 mod channel;
 mod known_keys;
@@ -95,7 +95,7 @@ impl Selection {
     /// Only those that match both selectors, in the syntax of requests; empty selectors match all.
     ///
     /// # Errors
-    /// 400, when a text cannot be read or names a field that the kind does not know.
+    /// 400, when a text cannot be parsed or names a field that the kind does not have.
     pub fn selected(mut self, labels: &str, fields: &str) -> Result<Self, Status> {
         self.selector = selector::parse(self.kind, labels, fields)?;
         (self.labels, self.fields) = (labels.to_owned(), fields.to_owned());
@@ -105,7 +105,7 @@ impl Selection {
     /// Only the object of this name.
     ///
     /// # Errors
-    /// 400, when the name cannot stand in a selector.
+    /// 400, when the name is not valid in a selector.
     pub fn named(self, name: &str) -> Result<Self, Status> {
         self.selected("", &format!("metadata.name={name}"))
     }
@@ -135,7 +135,7 @@ impl Selection {
         &self.fields
     }
 
-    /// Both selectors, read.
+    /// Both selectors, parsed.
     #[must_use]
     pub const fn selector(&self) -> &Selector {
         &self.selector

@@ -1,4 +1,4 @@
-//! Commands that mend a Service.
+//! Commands that repair a Service.
 
 use api::view::service::{ServicePort, TargetPort};
 use serde_json::{Value, json};
@@ -25,13 +25,13 @@ impl Service {
         format!("kubectl patch service {} --type=merge -p {}", self.place(), quoted(&patch.to_string()))
     }
 
-    /// Leads the port of this index to another target.
+    /// Changes the target of the port of this index.
     #[must_use]
     pub fn retarget(&self, port: usize, target: &Value) -> String {
         self.change_port(port, "replace", "targetPort", target)
     }
 
-    /// Gives the port of this index another name, or its first.
+    /// Sets or changes the name of the port of this index.
     pub(crate) fn rename_port(&self, port: usize, change: &str, name: &str) -> String {
         self.change_port(port, change, "name", &Value::from(name))
     }
@@ -49,7 +49,7 @@ impl Service {
         format!("kubectl describe service {}", self.place())
     }
 
-    /// Shows all about a Pod of its namespace.
+    /// Describes a Pod of its namespace.
     pub(crate) fn describe_pod(&self, pod: &str) -> String {
         format!("kubectl describe pod {pod} -n {}", self.namespace())
     }

@@ -1,6 +1,6 @@
-//! The objects around a Service, as a diagnosis asks for them.
+//! The objects related to a Service, as a diagnosis reads them.
 //!
-//! Controllers answer from their indexes, so that a diagnosis costs the same however large the cluster is; see
+//! Controllers implement it over indexes, so that the cost does not depend on the size of the cluster; see
 //! [`Snapshot`](crate::Snapshot) for lists.
 
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub trait Pod {
     fn standing(&self) -> Standing<'_>;
     /// Whether a container has a port of this name and protocol.
     fn has_port(&self, name: &str, protocol: Option<Protocol>) -> bool;
-    /// All else. It is parsed on demand, for the few Pods that a message names.
+    /// All other fields. Parsed on demand, for the few Pods that a message names.
     fn detail(&self) -> Detail;
 }
 
@@ -34,15 +34,15 @@ pub struct Standing<'a> {
     pub addresses: &'a [IpAddr],
     /// Whether its condition Ready is True.
     pub ready: bool,
-    /// Whether it has ended for good.
+    /// Whether it has terminated.
     pub finished: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
 
-/// The objects around a Service.
+/// The objects related to a Service.
 pub trait Cluster {
-    /// Pods in their own form.
+    /// The representation of Pods.
     type Pod: Pod;
 
     /// How many Pods a namespace has.
@@ -67,6 +67,6 @@ pub trait Cluster {
     fn domain(&self) -> &str {
         "cluster.local"
     }
-    /// The EndpointSlices of a Service. They are read one by one, as far as they are needed.
+    /// The EndpointSlices of a Service, read one by one, as far as needed.
     fn slices<'a>(&'a self, service: &'a Service) -> Box<dyn Iterator<Item = Slice> + 'a>;
 }

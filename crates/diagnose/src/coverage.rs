@@ -1,7 +1,7 @@
-//! What a Service needs and whether its EndpointSlices give it: a ready endpoint for every port.
+//! What a Service needs and whether its EndpointSlices provide it: a ready endpoint for every port.
 //!
-//! The slices decide, and not the Pods: a client that waits for a Service connects to it next, which works only when its
-//! endpoints can be read by those who forward to them.
+//! The slices decide, not the Pods: a client that waits for a Service connects to it next, which works only when proxies
+//! can read its endpoints.
 
 use api::ip::Family;
 use api::view::Protocol;
@@ -67,7 +67,7 @@ impl Offer {
 
 /// Everything that a Service needs.
 fn needs(service: &Service) -> Vec<Need> {
-    // Who prefers two families can live with one. Endpoints made by hand are as their maker wants them.
+    // `PreferDualStack` also works with one family. Manually created endpoints are as their author intended.
     let strict = service.selector().is_some() && service.needs_every_family();
     let families: Vec<Option<Family>> =
         if strict { service.families().into_iter().map(Some).collect() } else { vec![None] };
@@ -76,7 +76,7 @@ fn needs(service: &Service) -> Vec<Need> {
     ports.iter().flat_map(|port| families.iter().map(|family| Need { family: *family, port: *port })).collect()
 }
 
-/// What a Service needs and does not have. When all is well one slice usually says so, and no other is read.
+/// The unmet needs of a Service. In a healthy Service one slice usually meets all of them, and no other is read.
 pub(crate) fn unmet<C: Cluster>(cluster: &C, service: &Service) -> Vec<Need> {
     let mut needs = needs(service);
     for slice in cluster.slices(service) {

@@ -1,20 +1,20 @@
-//! Findings: what is wrong with a Service, under a code that programs may rely on.
+//! Findings: what is wrong with a Service, with a stable code for programs.
 
 use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     /// Clients cannot use the Service, or one of its ports or addresses.
     NotWorking,
-    /// The Service has all that it needs; some of its traffic probably fails.
+    /// The Service has everything that it needs; some of its traffic probably fails.
     Degraded,
 }
 
 impl Level {
-    /// For programs.
+    /// As JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -24,36 +24,36 @@ impl Level {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The code, in CamelCase: the reason of conditions and Events, the code in JSON. Most are in [`CODES`]; load balancers
     /// add those of their own condition.
     pub code: Cow<'static, str>,
-    /// How bad it is.
+    /// Its severity.
     pub level: Level,
     /// What is wrong, in a sentence.
     pub message: String,
-    /// Details, one to a line. They may change while the message does not.
+    /// Details, one per line. They may change while the message does not.
     pub evidence: Vec<String>,
-    /// The command that mends it, or that shows more.
+    /// The command that repairs it, or that shows more.
     pub fix: String,
 }
 
 impl Finding {
-    /// Something that keeps the Service from working.
+    /// A finding of something that keeps the Service from working.
     pub fn new(code: impl Into<Cow<'static, str>>, message: impl Into<String>, fix: impl Into<String>) -> Self {
         let (code, message, fix) = (code.into(), message.into(), fix.into());
         Self { code, level: Level::NotWorking, message, evidence: Vec::new(), fix }
     }
 
-    /// The same finding at another level.
+    /// The same finding with another severity.
     #[must_use]
     pub fn at(self, level: Level) -> Self {
         Self { level, ..self }
     }
 
-    /// For programs.
+    /// As JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({
@@ -63,19 +63,19 @@ impl Finding {
     }
 }
 
-/// What is said of something that is as it should be.
+/// The result of a stage without a problem.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Healthy {
     /// One word.
     pub reason: &'static str,
-    /// A sentence. It depends on nothing but the Service itself, so that no change of a Pod changes it.
+    /// A sentence. It depends only on the Service itself, so that no change of a Pod changes it.
     pub message: String,
 }
 
 /// One of the things that a Service needs.
 pub type Stage = Result<Healthy, Finding>;
 
-/// A stage that is as it should be.
+/// A stage without a problem.
 pub(crate) fn healthy(reason: &'static str, message: impl Into<String>) -> Stage {
     Ok(Healthy { reason, message: message.into() })
 }
@@ -102,9 +102,9 @@ pub mod code {
     pub const NODE_MISSING: &str = "NodeMissing";
     /// An endpoint is the cluster IP of a Service.
     pub const ENDPOINT_IS_CLUSTER_IP: &str = "EndpointIsClusterIP";
-    /// An endpoint is an address that no packet can be sent to.
+    /// An endpoint is an address to which no packet can be sent.
     pub const ENDPOINT_NOT_ROUTABLE: &str = "EndpointNotRoutable";
-    /// The Pods are ready, and the EndpointSlices do not show it.
+    /// The Pods are ready, but not in the EndpointSlices.
     pub const NOT_PUBLISHED: &str = "NotPublished";
     /// Without selector: no endpoint is ready.
     pub const ENDPOINTS_NOT_READY: &str = "EndpointsNotReady";

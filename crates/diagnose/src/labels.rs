@@ -28,7 +28,7 @@ pub(crate) fn label<'a>(labels: &'a Selector, key: &str) -> Option<&'a str> {
     labels.iter().find(|(have, _)| **have == *key).map(|(_, value)| &**value)
 }
 
-/// Whether labels are what a selector asks for; an empty selector asks for nothing and gets nothing.
+/// Whether labels match a selector; an empty selector matches nothing.
 pub(crate) fn selects(selector: &Selector, labels: &Selector) -> bool {
     !selector.is_empty() && selector.iter().all(|(key, value)| label(labels, key) == Some(value))
 }

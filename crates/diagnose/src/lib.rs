@@ -3,7 +3,7 @@
 //! ```text
 //! Service, EndpointSlices, Pods, Nodes ──▶ diagnose() ──▶ Diagnosis: address, pods, endpoints ──▶ conditions, doctor, explain, page, Events
 //! ```
-//! Everything that tells people why a Service does not work renders the findings of this crate, so the same fault has the
+//! Everything that reports why a Service does not work renders the findings of this crate, so the same fault has the
 //! same code and the same sentence everywhere. Pure: no I/O and no clock. The objects come through the trait [`Cluster`]:
 //! controllers implement it over their indexes, [`Snapshot`] over lists.
 

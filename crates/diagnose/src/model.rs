@@ -14,12 +14,12 @@ use api::view::{self, ObjectMeta, Protocol};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads bytes; what does not fit reads as empty.
+/// Parses bytes; invalid input is read as empty.
 pub(crate) fn read<T: DeserializeOwned + Default>(bytes: &[u8]) -> T {
     serde_json::from_slice(bytes).unwrap_or_default()
 }
 
-/// Reads an object of a list; what does not fit reads as empty.
+/// Parses an object of a list; invalid input is read as empty.
 pub(crate) fn of<T: DeserializeOwned + Default>(object: &Value) -> T {
     T::deserialize(object).unwrap_or_default()
 }
@@ -82,7 +82,7 @@ impl Deref for Service {
 }
 
 impl Service {
-    /// Reads the bytes of a Service, which does not say its own name there.
+    /// Parses the bytes of a Service, which do not contain its name.
     #[must_use]
     pub fn read(bytes: &[u8], namespace: &str, name: &str) -> Self {
         let mut view: view::Service = read(bytes);
@@ -193,7 +193,7 @@ impl Endpoint {
 }
 
 impl Slice {
-    /// Reads the bytes of a slice, which does not say its own name there.
+    /// Parses the bytes of a slice, which do not contain its name.
     #[must_use]
     pub fn read(bytes: &[u8], name: &str) -> Self {
         let mut slice: Self = read(bytes);

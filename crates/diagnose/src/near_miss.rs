@@ -1,7 +1,7 @@
-//! Why a selector matches no Pod: what comes nearest to a match is named.
+//! Why a selector matches no Pod: names the nearest match.
 //!
-//! In: a Service and the Pods of its namespace by label. Out: a finding whose command selects what comes nearest. Cheap enough
-//! to be asked after every change of a Pod: it looks at lists of labels, and at Pods only where all labels but one agree.
+//! In: a Service and the Pods of its namespace by label. Out: a finding whose command selects the nearest match. Cheap enough
+//! to run after every change of a Pod: it reads lists of labels, and Pods only where all labels but one match.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,17 +15,17 @@ use crate::words::{count, list};
 
 /// How many values or keys are named.
 const NAMED: usize = 3;
-/// How many labels a selector may have for each of them to be tried as the one too many.
+/// Maximum number of labels of a selector for which each is tried as the superfluous one.
 const TRIED: usize = 8;
-/// How many namespaces are searched for Pods that were made in the wrong one.
+/// How many namespaces are searched for Pods that were created in the wrong one.
 const SEARCHED: usize = 100;
-/// Labels that controllers put on Pods; nobody selects by them on purpose.
+/// Labels that controllers set on Pods; selectors of users do not use them on purpose.
 const MADE_BY_CONTROLLERS: [&str; 3] = ["pod-template-hash", "controller-revision-hash", "pod-template-generation"];
 
-/// A selector of our own making.
+/// An owned selector.
 type Owned = Box<Selector>;
 
-/// Says why the selector of a Service matches none of the Pods of its namespace.
+/// Explains why the selector of a Service matches no Pod of its namespace.
 pub(crate) fn find<C: Cluster>(cluster: &C, service: &Service, selector: &Selector) -> Finding {
     let Reason { message, meant } = explain(cluster, service.namespace(), selector);
     let fix = match meant {
@@ -39,7 +39,7 @@ pub(crate) fn find<C: Cluster>(cluster: &C, service: &Service, selector: &Select
 /// Why a selector matches nothing.
 struct Reason {
     message: String,
-    /// What was probably meant.
+    /// What was probably intended.
     meant: Option<Meant>,
 }
 
@@ -84,7 +84,7 @@ fn explain<C: Cluster>(cluster: &C, namespace: &str, selector: &Selector) -> Rea
     Reason { message: format!("{head}; {}. {advice}", said.join("; ")), meant: near.map(Meant::Selector).or(there) }
 }
 
-/// The selector with what Pods have in place of the labels that none has; nothing where that is not known of all of them.
+/// The selector with similar labels in place of those that no Pod has; none if one has no similar label.
 fn replaced(selector: &Selector, absent: &[&Label], hints: &[Hint]) -> Option<Owned> {
     if absent.len() > hints.len() {
         return None;
@@ -101,11 +101,11 @@ fn replaced(selector: &Selector, absent: &[&Label], hints: &[Hint]) -> Option<Ow
 /// Something that may help.
 struct Hint {
     text: String,
-    /// The label that is likely to be what was meant.
+    /// The label that was probably intended.
     near: Option<Label>,
 }
 
-/// Pods that have every label but one, and the selector that has what they have instead.
+/// Pods that have every label but one, and the selector with the label that they have instead.
 fn all_but_one<C: Cluster>(cluster: &C, namespace: &str, selector: &Selector) -> Option<(String, Owned)> {
     if !(2..=TRIED).contains(&selector.len()) {
         return None;
@@ -119,7 +119,7 @@ fn all_but_one<C: Cluster>(cluster: &C, namespace: &str, selector: &Selector) ->
         let found = cluster.matching(namespace, &rest);
         (index, label, rest, found)
     });
-    // What looks like a typing error comes before what merely concerns more Pods.
+    // Probable typing errors rank before differences that affect more Pods.
     let (_, (key, value), rest, found) = tries.max_by_key(|(index, (key, value), _, found)| {
         let slip = found.iter().filter_map(|pod| label(pod.labels(), key)).any(|have| is_similar(value, have));
         (slip, found.len(), Reverse(*index))
@@ -141,7 +141,7 @@ fn all_but_one<C: Cluster>(cluster: &C, namespace: &str, selector: &Selector) ->
     Some((text, meant.into_iter().collect()))
 }
 
-/// What Pods have instead of a label: in words, and the nearest of it.
+/// What Pods have instead of a label: as text, and the nearest match.
 fn instead<P: Pod>(pods: &[&P], key: &str, value: &str) -> (String, Option<Label>) {
     let values = census(pods, key);
     let (key, values) = if values.is_empty() {
@@ -175,7 +175,7 @@ fn shares(key: &str, values: &[Near<'_>], all: usize) -> String {
     list(&values.iter().map(share).collect::<Vec<_>>(), NAMED)
 }
 
-/// What Pods have that is like a label that none has.
+/// Labels of Pods that are similar to a label that none has.
 fn hint<C: Cluster>(cluster: &C, namespace: &str, key: &str, value: &str) -> Hint {
     let values = nearest(value, cluster.values(namespace, key));
     if let Some(first) = values.first() {
@@ -202,9 +202,9 @@ fn hint<C: Cluster>(cluster: &C, namespace: &str, key: &str, value: &str) -> Hin
     Hint { text, near: None }
 }
 
-/// Keys that may be the one that was meant: those under which the wanted value is found, then those of similar name.
+/// Keys that were probably intended: those that have the wanted value, then those with a similar name.
 fn similar_keys<'a, C: Cluster>(cluster: &'a C, namespace: &str, key: &str, value: &str) -> Vec<&'a str> {
-    // `true` is found under many keys that have nothing in common.
+    // `true` is a value of many unrelated keys.
     let tells = value.len() >= 3 && !matches!(value, "true" | "false");
     let rank = |have: &'a str| {
         let distance = key_distance(key, have);
@@ -213,7 +213,7 @@ fn similar_keys<'a, C: Cluster>(cluster: &'a C, namespace: &str, key: &str, valu
     };
     let mut ranked: Vec<_> = cluster.keys(namespace).into_iter().filter_map(rank).collect();
     ranked.sort_unstable();
-    // One that has the value itself says it all.
+    // A key with the value itself is sufficient.
     let keep = if ranked.first().is_some_and(|(lacks_value, ..)| !lacks_value) { 1 } else { 2 };
     ranked.into_iter().take(keep).map(|(_, _, have)| have).collect()
 }
@@ -231,7 +231,7 @@ fn bearers(key: &str, values: &[Near<'_>]) -> String {
 struct Near<'a> {
     value: &'a str,
     pods: usize,
-    /// How far it is from what was wanted, if they have anything in common.
+    /// Its distance from the wanted value, if they have anything in common.
     distance: Option<usize>,
     /// Whether only upper and lower case differ.
     case: bool,
@@ -243,7 +243,7 @@ impl Near<'_> {
     }
 }
 
-/// The values that are most like the wanted one; the most frequent ones when none is like it.
+/// The values most similar to the wanted one; the most frequent ones when none is similar.
 fn nearest<'a>(wanted: &str, values: impl IntoIterator<Item = (&'a str, usize)>) -> Vec<Near<'a>> {
     let near = |(value, pods)| Near {
         value,
@@ -260,7 +260,7 @@ fn nearest<'a>(wanted: &str, values: impl IntoIterator<Item = (&'a str, usize)>)
     all
 }
 
-/// Every label is there, but no two Pods' worth of them in one.
+/// Every label exists, but no Pod has all of them.
 fn scattered<C: Cluster>(cluster: &C, namespace: &str, selector: &Selector) -> String {
     let bearers = |(key, value): &Label| {
         let number = borne_by(cluster, namespace, key, value);
@@ -274,7 +274,7 @@ fn borne_by<C: Cluster>(cluster: &C, namespace: &str, key: &str, value: &str) ->
     cluster.values(namespace, key).into_iter().find(|(have, _)| *have == value).map_or(0, |(_, pods)| pods)
 }
 
-/// Other namespaces whose Pods match. They are not watched for this, so how many Pods there are is not said.
+/// Other namespaces whose Pods match. They are not watched for this, so the number of Pods is not reported.
 fn elsewhere<C: Cluster>(cluster: &C, namespace: &str, selector: &Selector) -> Option<(String, Meant)> {
     let all = cluster.namespaces();
     if all.len() > SEARCHED {

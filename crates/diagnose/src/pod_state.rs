@@ -1,4 +1,4 @@
-//! Why a Pod is not ready, in its own words: what waits in it, what its scheduler says, what its Ready condition says; and the
+//! Why a Pod is not ready, from its status: waiting containers, the message of the scheduler, the condition Ready; and the
 //! ports that its containers declare.
 
 use api::view::lenient::or_default;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::model::{of, protocol_name, read};
 use crate::words::{count, quote};
 
-/// How much of it is quoted.
+/// Maximum length of quoted text.
 const LONGEST: usize = 160;
 
-/// What a Pod says of itself.
+/// The reported state of a Pod.
 #[derive(Deserialize, Debug, Default)]
 #[serde(default)]
 pub struct Detail {
@@ -30,7 +30,7 @@ pub fn port_text(port: &ContainerPort) -> String {
     if port.name.is_empty() { at } else { format!("{} ({at})", port.name) }
 }
 
-/// The `targetPort` that leads to a declared port.
+/// The `targetPort` that resolves to a declared port.
 #[must_use]
 pub fn target_of(port: &ContainerPort) -> Value {
     if port.name.is_empty() { Value::from(port.container_port) } else { Value::from(&*port.name) }
@@ -55,7 +55,7 @@ impl Detail {
         self.spec.running_containers().flat_map(|container| &container.ports).collect()
     }
 
-    /// Why it is not ready; nothing when it does not say.
+    /// Why it is not ready; none when its status has no reason.
     #[must_use]
     pub fn excuse(&self) -> Option<String> {
         let Status { phase, conditions, .. } = &self.status;
@@ -75,7 +75,7 @@ impl Detail {
         Some(quote(&excuse, LONGEST))
     }
 
-    /// More about it, one thing to a line.
+    /// Further details, one per line.
     pub(crate) fn evidence(&self, pod: &str) -> Vec<String> {
         let mut lines = Vec::new();
         let Some(ContainerStatus { name, state, restart_count, .. }) = self.stuck() else { return lines };
@@ -88,13 +88,13 @@ impl Detail {
         lines
     }
 
-    /// The container whose last log tells why it ends again and again.
+    /// The container whose last log shows why it is in a restart loop.
     pub(crate) fn crashing(&self) -> Option<&str> {
         let container = self.stuck().filter(|container| container.state.waiting.reason == "CrashLoopBackOff")?;
         Some(&container.name)
     }
 
-    /// The first container that waits for something that may never come.
+    /// The first container that waits for something that may never happen.
     fn stuck(&self) -> Option<&ContainerStatus> {
         let Status { container_statuses, init_container_statuses, .. } = &self.status;
         let mut all = init_container_statuses.iter().chain(container_statuses);

@@ -1,8 +1,8 @@
-//! Ports whose protocol the Pods do not declare: a UDP port of a Service that leads to Pods whose containers declare its number
-//! for TCP alone.
+//! Ports whose protocol the Pods do not declare: a UDP port of a Service whose Pods have containers that declare its number
+//! for TCP only.
 //!
-//! What a container declares is only what its author says of it, so this is no proof. But who declares a number for one
-//! protocol hardly ever serves another on it.
+//! Declared container ports are informational, so this is no proof. But a container that declares a number for one
+//! protocol rarely serves another on it.
 
 use api::view::service::{ServicePort, TargetPort};
 
@@ -13,10 +13,10 @@ use crate::model::{Service, port_name, protocol_name};
 use crate::pod_state::{Detail, target_of};
 use crate::words::list;
 
-/// How many Pods are read. Those of one Service are usually made from one template.
+/// How many Pods are read. Those of one Service usually have the same template.
 const READ: usize = 3;
 
-/// The first port whose protocol no container declares, while all of the Pods that are read declare its number.
+/// The first port whose protocol no container declares, while all Pods that are read declare its number.
 pub(crate) fn find<C: Cluster>(cluster: &C, service: &Service, selector: &Selector) -> Option<Finding> {
     let numbered = |(index, port)| match ServicePort::target(port) {
         TargetPort::Number(number) => Some((index, port, number)),

@@ -9,19 +9,19 @@ use crate::labels::{Selector, selector_text};
 use crate::model::Service;
 use crate::{address, coverage, near_miss, protocols, selected, unselected};
 
-/// What is said when every port has an endpoint.
+/// The message when every port has an endpoint.
 pub(crate) const ALL_PORTS: &str = "every port has a ready endpoint";
 
-/// What was found for a Service.
+/// The findings for a Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnosis {
     /// Whether it has an address.
     pub address: Stage,
-    /// Whether there is something behind it.
+    /// Whether there is a backend.
     pub pods: Stage,
-    /// Whether every port has a ready endpoint; nothing while the Pods are ready and their slices are about to show it.
+    /// Whether every port has a ready endpoint; none while the Pods are ready and their slices are not up to date yet.
     pub endpoints: Option<Stage>,
-    /// What is wrong although all of these hold, or besides.
+    /// Problems besides those of the stages.
     pub degraded: Vec<Finding>,
 }
 
@@ -41,7 +41,7 @@ impl Diagnosis {
         found
     }
 
-    /// Whether all that is wrong is that a load balancer with a cluster IP has no address yet.
+    /// Whether the only problem is that a load balancer with a cluster IP has no address yet.
     fn awaits_load_balancer(&self, service: &Service) -> bool {
         service.is_load_balancer()
             && service.cluster_ips().any(|ip| !ip.is_empty())
@@ -60,7 +60,7 @@ impl Diagnosis {
         }
     }
 
-    /// For programs: each stage and all findings.
+    /// As JSON: each stage and all findings.
     #[must_use]
     pub fn json(&self) -> Value {
         let stage = |stage: &Stage| match stage {
@@ -74,14 +74,14 @@ impl Diagnosis {
         })
     }
 
-    /// What is the matter first of all, if anything is.
+    /// The most important problem, if there is one.
     #[must_use]
     pub fn verdict(&self) -> Option<Finding> {
         self.findings().into_iter().next()
     }
 }
 
-/// The Pods are ready, and no slice shows it.
+/// The Pods are ready, but not in the slices.
 #[must_use]
 pub fn not_published() -> Finding {
     let message = "the pods are ready; their endpoints are being published";
@@ -105,10 +105,10 @@ pub fn diagnose<C: Cluster>(cluster: &C, service: &Service) -> Diagnosis {
     degraded.extend(match service.selector() {
         _ if service.is_external_name() => None,
         Some(selector) if matches!(endpoints, Some(Ok(_))) => protocols::find(cluster, service, selector),
-        // The addresses of Pods are looked at when slices are made; those of others may be anything.
+        // The addresses of Pods are checked when slices are created; those of other endpoints may be anything.
         _ => unusable(cluster, service).map(|finding| finding.at(Level::Degraded)),
     });
-    // What is the matter already is not said again.
+    // A problem that is reported already is not repeated.
     if let Some(Err(finding)) = &endpoints {
         degraded.retain(|other| other.code != finding.code);
     }

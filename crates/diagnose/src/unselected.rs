@@ -1,4 +1,4 @@
-//! Services without selector: their endpoints are made by hand or mirrored from Endpoints, and only slices tell of them.
+//! Services without selector: their endpoints are created manually or mirrored from Endpoints; only slices have them.
 
 use api::view::Protocol;
 use api::view::labels::SERVICE_NAME;
@@ -14,7 +14,7 @@ use crate::words::list;
 /// How many ports are named.
 const NAMED: usize = 5;
 
-/// Whether there are endpoints, and whether they serve.
+/// Whether there are endpoints, and whether they are ready.
 pub(crate) fn find<C: Cluster>(cluster: &C, service: &Service) -> (Stage, Stage) {
     let missing = unmet(cluster, service);
     let matched = || healthy("NoSelector", "the endpoints are those of EndpointSlices made for this Service");
@@ -52,7 +52,7 @@ pub(crate) fn find<C: Cluster>(cluster: &C, service: &Service) -> (Stage, Stage)
          protocol and family; theirs are {theirs}",
         list(&names, NAMED)
     );
-    // With one port on either side it is clear which is meant.
+    // With one port on either side the mapping is unambiguous.
     let fix = match (&lacking[..], &offered[..], service.ports()) {
         ([index], [(name, protocol)], [port]) if *protocol == port.protocol && !name.is_empty() => {
             let member = if port.name.is_empty() { "add" } else { "replace" };

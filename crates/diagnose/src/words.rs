@@ -1,6 +1,6 @@
-//! Sentences: numbers with their nouns, lists with an end, texts with a limit, words for a shell.
+//! Text: numbers with nouns, lists, truncated text, shell quoting.
 
-/// The longest message of a condition. Kubernetes allows 32768; nobody reads that.
+/// The longest message of a condition. Kubernetes allows 32768, which is too long to read.
 pub const LONGEST: usize = 1024;
 
 /// `1 pod`, `3 pods`.
@@ -22,14 +22,14 @@ pub fn list<T: AsRef<str>>(items: &[T], most: usize) -> String {
     }
 }
 
-/// A text of others on one line, with an end.
+/// Text from other sources on one line, truncated.
 #[must_use]
 pub fn quote(text: &str, longest: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     shorten(words.join(" ").trim_end_matches('.').to_owned(), longest)
 }
 
-/// A text of at most so many bytes; what was cut off is an ellipsis.
+/// Text of at most so many bytes; the removed end is an ellipsis.
 #[must_use]
 pub fn shorten(mut text: String, longest: usize) -> String {
     const ELLIPSIS: char = '…';
@@ -44,7 +44,7 @@ pub fn shorten(mut text: String, longest: usize) -> String {
     text
 }
 
-/// A word as a shell reads it back.
+/// A word quoted for a shell.
 #[must_use]
 pub fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,@".contains(&byte);

@@ -1,7 +1,7 @@
-//! Faults and healthy shapes of Services, each a cluster of its own: what is found for them, by code and sentence.
+//! Faults and healthy shapes of Services, each in its own cluster: their findings, by code and message.
 //!
-//! `faults.json` is read by the tests of everything that renders findings (conditions, Events, doctor, explain, page), so that all of them say
-//! the same. `BLESS=1` writes its messages anew.
+//! `faults.json` is read by the tests of everything that renders findings (conditions, Events, doctor, explain, page), so that all of them
+//! report the same. `BLESS=1` regenerates its messages.
 
 use std::collections::BTreeSet;
 

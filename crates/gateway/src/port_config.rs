@@ -100,7 +100,7 @@ impl PortConfig {
         self.open.load(Relaxed)
     }
 
-    /// Asks connections to close gracefully.
+    /// Signals connections to close gracefully.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }

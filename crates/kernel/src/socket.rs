@@ -147,8 +147,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Arrival> {
         msg_controllen: control.0.len(),
         msg_flags: 0,
     };
-    // SAFETY: the descriptor is open while it is borrowed; every pointer in `message` leads to memory that is ours alone, as
-    // long as the length beside it says, and outlives the call.
+    // SAFETY: the descriptor is open while it is borrowed; every pointer in `message` points to memory that is exclusively
+    // ours, has the length given beside it, and outlives the call.
     let taken = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, 0) };
     let length = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
     let data = control.0.get(..message.msg_controllen).unwrap_or(&control.0);
@@ -174,8 +174,8 @@ pub fn send(socket: impl AsFd, bytes: &[u8], to: SocketAddr, from: LocalAddress)
         msg_controllen: length,
         msg_flags: 0,
     };
-    // SAFETY: the descriptor is open while it is borrowed; every pointer in `message` leads to memory that is as long as the
-    // length beside it says and outlives the call, which reads all of it and writes none.
+    // SAFETY: the descriptor is open while it is borrowed; every pointer in `message` points to memory that has the length
+    // given beside it and outlives the call, which reads all of it and writes none.
     let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -4,8 +4,8 @@
 //! its frontends, the endpoints of each, and how traffic is treated. Pure and deterministic; a change replans only the
 //! Services it affects ([`Planner`]).
 //!
-//! [`oracle::judge`] says what must happen to a packet. It is derived from the specification, not from a backend, so
-//! that every backend can be tested against it; `waypost trace` and `waypost explain` use it too.
+//! [`oracle::judge`] returns what must happen to a packet. It is derived from the specification, not from a backend, so that
+//! every backend can be tested against it; `waypost trace` and `waypost explain` use it too.
 //!
 //! Intended differences to kube-proxy: `loadBalancerSourceRanges` without an address of a family close that family;
 //! unused cluster IPs are rejected instead of timing out; node ports are served on the addresses of the Node unless

@@ -97,7 +97,7 @@ pub enum NodePortAddressesError {
 }
 
 impl NodePortAddresses {
-    /// Parses the flag: CIDRs and the words `primary`, `all` and `localhost`. For loopback see [`Loopback::named`].
+    /// Parses the flag: CIDRs and keywords `primary`, `all` and `localhost`. For loopback see [`Loopback::named`].
     ///
     /// # Errors
     /// What is wrong with the flag.

@@ -84,7 +84,7 @@ pub enum Rule {
     ExternalCluster,
     /// External frontend, externalTrafficPolicy Local.
     ExternalLocal,
-    /// A Pod to an external frontend with policy Local: as if it had left the cluster and come back.
+    /// A Pod to an external frontend with policy Local: as if it had left the cluster and re-entered it.
     FromPod,
     /// The node itself to an external frontend with policy Local.
     FromNode,
@@ -163,8 +163,8 @@ pub fn treatment(plan: &Plan, role: Role, port: &ServicePort, packet: &Packet) -
     } else if !port.external_local {
         Treatment { rule: Rule::ExternalCluster, masquerade_reason: Some(MasqueradeReason::ExternalPolicy) }
     } else if is_pod {
-        // As if it had left the cluster and come back: no policy applies. Replies to a Pod of another node must return
-        // through this one.
+        // As if it had left the cluster and re-entered it: no policy applies. Replies to a Pod of another node must
+        // return through this one.
         let masquerade_reason = plan.is_pod_elsewhere(packet.source).then_some(MasqueradeReason::RemotePod);
         Treatment { rule: Rule::FromPod, masquerade_reason }
     } else if packet.from_node {

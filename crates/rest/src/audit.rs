@@ -1,6 +1,6 @@
 //! The audit log: who requested what of the API, when, and with which result, as `audit.k8s.io/v1` Events.
 //!
-//! In: requests, by a [`Recorder`] each, and a [`Policy`] that says what to record of which. Out: JSON lines in a file ([`file`]), one for each
+//! In: requests, by a [`Recorder`] each, and a [`Policy`] that selects what is recorded. Out: JSON lines in a file ([`file`]), one for each
 //! stage of a request that the policy does not omit. The request path evaluates the policy and renders the events; a thread writes them
 //! ([`writer`]), behind a bounded queue ([`queue`]), and renders those with large objects.
 //!
@@ -115,7 +115,7 @@ impl Audit {
     pub(crate) async fn close(&self) {
         self.queue.close();
         let mut ended = self.ended.clone();
-        // The writer gives up by itself, but a write may block.
+        // The writer has a timeout of its own, but a write may block.
         if tokio::time::timeout(2 * CLOSE_TIMEOUT, ended.wait_for(|ended| *ended)).await.is_err() {
             tracing::error!("audit log was not closed in time");
         }

@@ -1,6 +1,6 @@
 //! API Priority and Fairness: which requests are executed, which wait in a queue, and which are rejected.
 //!
-//! In: what a request asks for, and its user. Out: a [`Permit`] that holds its seats until it is dropped, or a 429.
+//! In: the attributes of a request, and its user. Out: a [`Permit`] that holds its seats until it is dropped, or a 429.
 //!
 //! ```text
 //! request ─▶ schema: level and flow ─▶ width ─▶ scheduler: start ──────────────▶ Permit ─▶ drop: finish
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`schema`] and [`width`] classify, [`scheduler`] decides; all of them are pure. This file adds the lock, the clock and the waiting. A request
-//! waits at most a quarter of the time that it may take, and a minute. One whose client goes away is dropped, and leaves its queue by that.
+//! waits at most a quarter of its time limit, and at most a minute. If its client disconnects it is dropped, which removes it from its queue.
 
 mod defaults;
 mod level;
@@ -105,7 +105,7 @@ impl Fairness {
     /// Waits until a request may be executed. `width` is the number of seats it occupies.
     ///
     /// # Errors
-    /// 429 when too many wait already, or when no seat becomes free in time; it says when to come back.
+    /// 429 when too many requests wait already, or when no seat becomes free in time; with `Retry-After`.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         info: &RequestInfo<'_>,

@@ -229,7 +229,7 @@ impl Embedded {
 
     /// Returns when no file holds a value written under another encryption configuration.
     pub async fn reencrypted(&self) {
-        // The sender lives as long as the store.
+        // The sender exists as long as the store.
         let _ = self.published.pending.subscribe().wait_for(|pending| !pending).await;
     }
 

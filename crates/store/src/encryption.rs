@@ -26,7 +26,7 @@ pub use self::key::KeyId;
 use self::key::SecretKey;
 use crate::Table;
 
-/// Keys, and the rules that say which table uses which. The default encrypts nothing and has no keys.
+/// Keys, and the rules that map tables to them. The default encrypts nothing and has no keys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Encryption {
     /// Every key of the configuration; any of them decrypts.

@@ -1,7 +1,7 @@
 //! The payload of frames: transactions in the log, entries in a snapshot.
 //!
 //! Numbers are little-endian base 128 (varint), strings and values are length-prefixed. Derived data (facts, the revision of
-//! creation, the previous version) is not in the log: replay computes it as the writer did. The tag of a value tells whether it is
+//! creation, the previous version) is not in the log: replay computes it as the writer did. The tag of a value shows whether it is
 //! encrypted; see [`crate::encryption`].
 
 use std::io;

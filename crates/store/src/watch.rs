@@ -51,7 +51,7 @@ impl Watch {
                 return Ok(events);
             }
             if self.notifier.changed().await.is_err() {
-                // Unreachable: the sender lives in `self.memory`.
+                // Unreachable: the sender is in `self.memory`.
                 std::future::pending::<()>().await;
             }
         }

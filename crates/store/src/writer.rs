@@ -249,7 +249,7 @@ impl Writer {
         }
     }
 
-    /// Goes on with another encryption configuration, if everything stored can be read with it.
+    /// Switches to another encryption configuration, if everything stored can be read with it.
     fn rotate(&mut self, next: Arc<Encryption>) -> Result<(), RotationError> {
         if *next == **self.rotation.current() {
             return Ok(());

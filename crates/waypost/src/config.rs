@@ -50,50 +50,50 @@ pub(crate) struct Arguments {
     pub(crate) log: LogArguments,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Subject {
-    /// Run everything on this machine: a server, and the proxy that serves its Services
+    /// Run all components on this machine: the API server, controllers, and the proxy of its Services
     Up(Box<UpArguments>),
-    /// Stop what `waypost up` started on this machine, and remove everything it made
+    /// Stop what `waypost up` started on this machine, and remove everything it created
     Down(DownArguments),
     /// Run the API server and its controllers
     Server(Box<ServerArguments>),
-    /// Serve Services on this machine, for any Kubernetes API
+    /// Run this machine as a node of any Kubernetes API: Service proxy, optionally DNS server, agent, announcer
     Node(Box<NodeArguments>),
-    /// Remove every kernel object that Waypost made on this machine, and end its Pods
+    /// Remove every kernel object that Waypost created on this machine, and stop its Pods
     Cleanup(CleanupArguments),
-    /// Show Services at work on a node of their own, and leave nothing behind
+    /// Demonstrate Services on an isolated node, and remove everything afterwards
     Demo(crate::commands::demo::Arguments),
-    /// Print the variables that tell a container of the Services of its namespace
+    /// Print the environment variables of a container for the Services of its namespace
     Env(cli::env::Arguments),
-    /// Show how a name is resolved: the search path, the records, and the objects behind them
+    /// Show how a DNS name is resolved: the search path, the records, and the objects behind them
     Dig(crate::commands::dig::Arguments),
     #[command(flatten)]
     Cli(Box<cli::verbs::Verb>),
-    /// Say what is wrong with a Service, and the command that mends it
+    /// Diagnose a Service, and print the command that repairs it
     Doctor(crate::commands::doctor::Arguments),
     #[command(flatten)]
     Why(cli::why::Subject),
-    /// Look at Services in a browser: prints a link that lets you in once
+    /// Show Services in a browser: prints a link for a single login
     Page(cli::page::Arguments),
-    /// Make a program that listens on this machine an endpoint of Services
+    /// Register a program that listens on this machine as an endpoint of Services
     Register(crate::commands::register::Arguments),
-    /// Take back what `register` did
+    /// Undo `register`
     Unregister(crate::commands::register::Removal),
-    /// Look after the embedded store
+    /// Back up, restore and check the embedded store
     #[command(subcommand)]
     Store(StoreSubject),
-    /// List and replace keys and certificates of a server
+    /// List and rotate keys and certificates of a server
     #[command(subcommand)]
     Certs(CertsSubject),
-    /// Look after the tokens by which other machines join
+    /// Manage the bootstrap tokens with which other machines join
     #[command(subcommand)]
     Token(TokenSubject),
-    /// Look after the images of this machine's containers
+    /// Manage the container images of this machine
     #[command(subcommand)]
     Image(ImageSubject),
-    /// Print the release and the commit of this program
+    /// Print the version and the commit of this program
     Version(crate::commands::version::Arguments),
     /// Supervise a container; the agent calls this
     #[command(hide = true, subcommand)]
@@ -110,7 +110,7 @@ impl Subject {
         }
     }
 
-    /// The name of a long-running command, as spans carry it; none for commands that answer and end.
+    /// The name of a long-running command, for spans; none for other commands.
     pub(crate) fn component(&self) -> Option<&'static str> {
         match self {
             Self::Up(_) if crate::commands::is_api_server_of_up() => Some("server"),

@@ -150,7 +150,7 @@ impl Collector {
     }
 
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        // One runtime per export: exports are seconds apart, and a runtime that lives would need a thread to keep the connection.
+        // One runtime per export: exports are seconds apart, and a persistent runtime would need a thread to keep the connection.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let mut client = Client::new(self.access.clone());

@@ -1,4 +1,4 @@
-//! A server for Pods of tests: to each line that it is sent it says who it is, whom it sees, and where it was reached.
+//! A server for Pods of tests: responds to each line with its name, the client's address, and the address it was reached at.
 //!
 //! In: a port. Out: lines `name=<host> client=<ip>:<port> server=<ip>:<port>`, as the servers of the testbed say them, so that the same clients can
 //! ask. It is small and begins at once, so that what a test measures is not the start of a server.
@@ -16,7 +16,7 @@ fn main() {
     }
 }
 
-/// Answers until the client hangs up.
+/// Responds until the client disconnects.
 fn serve(name: &str, mut stream: TcpStream) -> std::io::Result<()> {
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let answer = format!("name={name} client={} server={}\n", plain(stream.peer_addr()?), plain(stream.local_addr()?));

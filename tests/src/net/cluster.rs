@@ -40,14 +40,15 @@ const EVERYWHERE: &[(&str, &str)] = &[
 /// What makes a namespace a router.
 const ROUTER: &[(&str, &str)] = &[("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")];
 
-/// The way out of the cluster. It knows nodes and pods, and says "unreachable" to all else: what a proxy lets slip fails at once.
+/// The default gateway of the cluster. It knows nodes and pods, and responds "unreachable" to all else: what a proxy fails to
+/// redirect fails at once.
 const ROUTER_V4: &str = "192.0.2.1";
 const ROUTER_V6: &str = "2001:db8::1";
 
 /// Where a bridge hands packets to the rules of IP, unasked. Absent when the kernel cannot do so.
 const BRIDGE_RULES: [&str; 2] = ["net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"];
 
-/// Nodes, pods and outside clients. They live until this is dropped; handles to them may be kept or let go.
+/// Nodes, pods and outside clients. They exist until this is dropped; handles to them may be kept or dropped.
 pub struct Cluster {
     underlay: Namespace,
     nodes: Mutex<Vec<Node>>,
@@ -64,7 +65,7 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// An empty cluster: the wire, and nobody on it.
+    /// An empty cluster: the network, without machines.
     #[must_use]
     pub fn new() -> Self {
         let echoes = Builder::new_multi_thread()
@@ -98,7 +99,7 @@ impl Cluster {
         node
     }
 
-    /// The outside client of this name; it is made when it is first named. It knows the underlay and nothing behind it.
+    /// The outside client of this name, created on first use. It has a route to the underlay and nothing behind it.
     #[must_use]
     pub fn outside(&self, name: &str) -> Outside {
         let mut outsides = self.outsides.lock();
@@ -120,7 +121,7 @@ impl Drop for Cluster {
         }
         self.outsides.lock().drain(..).for_each(|outside| outside.shut());
         if let Some(echoes) = self.echoes.take() {
-            // Not waited for: a test may end inside a runtime of its own, where waiting is forbidden.
+            // Not waited for: a test may end inside its own runtime, where blocking is forbidden.
             echoes.shutdown_background();
         }
     }
@@ -209,7 +210,8 @@ impl Pod {
         self.node.name()
     }
 
-    /// Takes it off the network at once, as when it is deleted: its servers end, its link goes, its address stays unused.
+    /// Disconnects it from the network at once, as when it is deleted: its servers end, its link is removed, its address stays
+    /// unused.
     pub fn delete(&self) {
         self.shut();
         self.node.ip(&format!("link del {}\n", self.name()));
@@ -271,7 +273,7 @@ fn underlay_host(cluster: &Cluster, name: &str, number: u8) -> Host {
     Host::new(name, namespace, v4, v6, &cluster.runtime)
 }
 
-/// A wire from a bridge to the `eth0` of a namespace. The port at the bridge is named after who is at the other end.
+/// A link from a bridge to the `eth0` of a namespace. The bridge port is named after the machine at the other end.
 fn plug(at: &Namespace, bridge: &str, name: &str, to: &Namespace, hairpin: bool) {
     assert!((1..=15).contains(&name.len()), "{name:?} is to name an interface: 1 to 15 bytes");
     let mut lines =
@@ -306,7 +308,7 @@ pub(super) fn ip(inside: &Namespace, lines: &str) {
 
 // === addresses ===
 
-/// The last part of the address of the next of so many, counted from `base + 1`.
+/// The last part of the next address after `before` others, counted from `base + 1`.
 fn numbered(before: usize, base: u8) -> u8 {
     let most = if base == 10 { 89 } else { 99 };
     assert!(before < most, "the underlay has no address for one more");

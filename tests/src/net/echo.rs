@@ -1,4 +1,4 @@
-//! Servers that say who they are and whom they saw.
+//! Servers that respond with their name and the addresses they see.
 //!
 //! In: lines, or datagrams. Out: for each, one line `name=<host> client=<ip>:<port> server=<ip>:<port>`. Sockets are made inside
 //! the namespace; the thread that serves them belongs to the cluster and need not be there.
@@ -27,7 +27,7 @@ pub(super) fn line(name: &str, client: SocketAddr, server: SocketAddr) -> String
 #[derive(Default)]
 pub(super) struct Echoes {
     serving: Mutex<Vec<Serving>>,
-    /// SCTP on raw sockets: one desk for all ports of an address. It stays when its last port is closed, and refuses.
+    /// SCTP on raw sockets: one server for all ports of an address. It stays when its last port is closed, and refuses.
     desks: Mutex<HashMap<IpAddr, (Ports, JoinHandle<()>)>>,
 }
 
@@ -85,7 +85,7 @@ impl Echoes {
     }
 }
 
-/// Ends tasks. Waited for on a thread of its own: the test may itself run inside a runtime, where waiting is forbidden.
+/// Ends tasks. Waits on a separate thread: the test may itself run inside a runtime, where blocking is forbidden.
 fn end(host: &Host, tasks: Vec<JoinHandle<()>>) {
     if tasks.is_empty() {
         return;
@@ -94,7 +94,7 @@ fn end(host: &Host, tasks: Vec<JoinHandle<()>>) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for task in tasks {
-                // A server that panicked has said so.
+                // A server that panicked has reported it.
                 let _ = host.runtime().block_on(task);
             }
         });
@@ -126,7 +126,7 @@ fn bound(protocol: Protocol, at: SocketAddr) -> io::Result<OwnedFd> {
     };
     let socket = socket::open(Family::of(at.ip()), kind, Some(number))?;
     if protocol != Protocol::Udp {
-        // A port whose last connections still fade away can be served anew.
+        // A port whose last connections are in `TIME_WAIT` can be served again.
         sockopt::set_socket_reuseaddr(&socket, true)?;
     }
     bind(&socket, &at)?;
@@ -146,7 +146,7 @@ async fn streams(listener: TcpListener, name: String) {
     }
 }
 
-/// One connection, until the client hangs up.
+/// One connection, until the client disconnects.
 async fn converse(stream: TcpStream, client: SocketAddr, name: String) -> io::Result<()> {
     let answer = line(&name, client, stream.local_addr()?);
     let mut stream = BufReader::new(stream);

@@ -1,6 +1,6 @@
-//! Why a question got no answer.
+//! Why a request got no response.
 //!
-//! In: errors of the system, and what ICMP said. Out: a [`Failure`] whose [`Kind`] tells a refusal from silence, and when.
+//! In: system and ICMP errors. Out: a [`Failure`] whose [`Kind`] distinguishes a refusal from a timeout, and its time.
 
 use std::fmt;
 use std::io;
@@ -8,33 +8,33 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// What became of a question.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Somebody said no at once: a reset or an abort to the first packet, or ICMP "port unreachable" (also for UDP).
+    /// Rejected at once: a reset or an abort to the first packet, or ICMP "port unreachable" (also for UDP).
     Refused,
-    /// Nothing was heard.
+    /// No response.
     TimedOut,
-    /// The connection stood, and was reset.
+    /// The connection was established, and was reset.
     Reset,
-    /// The connection stood, and was closed without an answer.
+    /// The connection was established, and was closed without a response.
     Closed,
-    /// No way there: no route, or ICMP said "unreachable" for another reason than the port.
+    /// Unreachable: no route, or an ICMP "unreachable" with another code than port unreachable.
     Unreachable,
-    /// Something else; the detail says what.
+    /// Another error; see the detail.
     Other,
 }
 
-/// A question without an answer.
+/// A request without a response.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What became of it.
+    /// Its outcome.
     pub kind: Kind,
-    /// When it was asked, counted from the first question of its series.
+    /// When the request was sent, relative to the first request of its series.
     pub at: Duration,
     /// How long it took until that was known.
     pub took: Duration,
-    /// What was being done, and the words of the system.
+    /// The operation, and the system's error message.
     pub detail: String,
 }
 
@@ -48,7 +48,7 @@ impl Failure {
         let kind = match Errno::from_io_error(error) {
             Some(Errno::CONNREFUSED | Errno::NOPROTOOPT) => Kind::Refused,
             Some(Errno::CONNRESET | Errno::CONNABORTED | Errno::PIPE) => Kind::Reset,
-            // IPv6 says "prohibited" in its own word.
+            // IPv6 has a separate error code for "prohibited".
             Some(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::ACCESS) => Kind::Unreachable,
             Some(Errno::TIMEDOUT | Errno::AGAIN) => Kind::TimedOut,
             _ => Kind::Other,

@@ -1,4 +1,4 @@
-//! Machines that run Pods: an API server on one of its own, and `waypost node` on each of the others.
+//! Machines that run Pods: an API server on a separate one, and `waypost node` on each of the others.
 //!
 //! In: names of machines, and objects. Out: Deployments whose Pods are processes with addresses of their own, reached by real
 //! packets. However a test ends, nothing of its Pods stays: each machine is cleaned up.
@@ -59,7 +59,7 @@ impl Fleet {
         found.expect("a machine of ours").1.path()
     }
 
-    /// Begins the program of a machine, also again.
+    /// Starts the program of a machine, also again.
     pub fn start(&self, node: &Node) {
         self.begin(node);
         self.served.with_proxy(node, |program| program.wait_for_line("ready", TIMEOUT));
@@ -96,7 +96,7 @@ impl Fleet {
         self.until_rolled_out(name);
     }
 
-    /// Waits until a Deployment is what its spec says, and nothing else.
+    /// Waits until a Deployment matches its spec, and nothing else is left.
     #[track_caller]
     pub fn until_rolled_out(&self, name: &str) {
         let begun = Instant::now();
@@ -113,7 +113,7 @@ impl Fleet {
         });
     }
 
-    /// Waits until a Pod says that it is ready, or that it is not.
+    /// Waits until a Pod reports that it is ready, or that it is not.
     #[track_caller]
     pub fn until_ready(&self, name: &str, wanted: bool) {
         let status = if wanted { "True" } else { "False" };
@@ -149,7 +149,7 @@ impl Fleet {
     }
 }
 
-/// Whether all that a Deployment wants is there, and nothing of what it wanted before.
+/// Whether all Pods of a Deployment exist, and none of an earlier revision.
 fn is_rolled_out(deployment: &Value) -> bool {
     let (wanted, status) = (&deployment["spec"]["replicas"], &deployment["status"]);
     let have = |field: &str| &status[field] == wanted;
@@ -157,7 +157,7 @@ fn is_rolled_out(deployment: &Value) -> bool {
         && ["replicas", "updatedReplicas", "availableReplicas"].into_iter().all(have)
 }
 
-/// The spec of a Pod that serves on this port, which it calls `http`. Asked to end, it goes on until no proxy can still lead to it.
+/// The spec of a Pod that serves on this port, named `http`. After SIGTERM it keeps serving until no proxy can still route to it.
 #[must_use]
 pub fn backend(port: u16) -> Value {
     json!({

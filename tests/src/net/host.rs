@@ -1,6 +1,6 @@
 //! One machine: what nodes, pods and outside clients have in common.
 //!
-//! In: commands, closures, ports to serve, questions to ask. Out: what came of them, inside the namespace of this machine.
+//! In: commands, closures, ports to serve, requests to send. Out: their results, inside the namespace of this machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -150,23 +150,23 @@ impl Host {
         Caller::new(Arc::clone(&self.namespace))
     }
 
-    /// Opens a connection, asks once, and hangs up.
+    /// Opens a connection, sends one request, and closes it.
     pub fn ask(&self, protocol: Protocol, address: impl Address, port: u16) -> Result<Answer, Failure> {
         self.caller().ask(protocol, address, port)
     }
 
-    /// Asks so many times, each on a new connection.
+    /// Sends this many requests, each on a new connection.
     #[must_use]
     pub fn ask_many(&self, times: usize, protocol: Protocol, address: impl Address, port: u16) -> Tally {
         self.caller().ask_many(times, protocol, address, port)
     }
 
-    /// Opens a connection that can be asked again and again.
+    /// Opens a connection for repeated requests.
     pub fn connect(&self, protocol: Protocol, address: impl Address, port: u16) -> Result<Connection, Failure> {
         self.caller().connect(protocol, address, port)
     }
 
-    /// Asks without end, each time on a new connection, until it is stopped.
+    /// Sends requests continuously, each on a new connection, until it is stopped.
     #[must_use]
     pub fn hammer(&self, protocol: Protocol, address: impl Address, port: u16) -> Hammer {
         self.caller().hammer(protocol, address, port)

@@ -1,6 +1,7 @@
-//! Pages that programs serve to people and load balancers, asked for from inside a namespace.
+//! HTTP requests from inside a namespace, to pages for people and load balancers.
 //!
-//! In: where and what. Out: the code, the headers and the body; or nothing when nobody listens.
+//! In: address and path. Out: code, headers and body; or nothing when the connection is
+//! refused.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -39,7 +40,7 @@ impl Page {
 }
 
 impl Host {
-    /// Asks for a page; nothing when the connection is refused or gives no page.
+    /// Requests a page; none when the connection is refused or returns no page.
     pub fn page(&self, address: impl Address, port: u16, path: &str) -> Option<Page> {
         let at = SocketAddr::new(address.address(), port);
         self.in_namespace(|| {

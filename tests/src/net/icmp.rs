@@ -1,7 +1,7 @@
-//! Hears what routers and hosts say about packets that did not arrive.
+//! Receives ICMP errors about packets that did not arrive.
 //!
-//! In: ICMP errors that reach this namespace. Out: the [`Failure`] of one flow. A connected UDP socket is told of a closed
-//! port but not of an unreachable host, and a raw socket cannot tell the ports of one flow from another's; both are said here.
+//! In: ICMP errors that reach this namespace. Out: the [`Failure`] of one flow. A connected UDP socket reports a closed port
+//! but not an unreachable host, and a raw socket cannot distinguish the ports of flows; both are reported here.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, SocketType, ipproto, recv};
 use super::failure::{Failure, Kind};
 use super::{Family, socket};
 
-/// Packets of one conversation, as their sender sees them.
+/// Packets of one flow, as seen by their sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     /// The number of the protocol above IP.
@@ -24,7 +24,7 @@ pub(super) struct Flow {
     pub(super) to: SocketAddr,
 }
 
-/// Open ears. They must be open before the first packet goes out.
+/// Open raw sockets. They must be open before the first packet is sent.
 #[derive(Debug)]
 pub(super) struct Ears(OwnedFd);
 
@@ -38,7 +38,7 @@ impl Ears {
         Ok(Self(socket::open(family, SocketType::RAW, Some(protocol))?))
     }
 
-    /// What has been said of this flow, if anything.
+    /// The error reported for this flow, if any.
     pub(super) fn heard(&self, flow: Flow) -> io::Result<Option<Failure>> {
         let mut buffer = [0; 2048];
         loop {
@@ -66,7 +66,7 @@ impl AsFd for Ears {
     }
 }
 
-/// A raw IPv4 socket hears the IP header too; behind the ICMP header comes the packet that failed.
+/// A raw IPv4 socket receives the IP header too; after the ICMP header comes the packet that failed.
 fn said_v4(bytes: &[u8], flow: Flow) -> Option<Failure> {
     let icmp = bytes.get(header_length(*bytes.first()?)..)?;
     let (kind, code) = (*icmp.first()?, *icmp.get(1)?);
@@ -80,13 +80,13 @@ fn said_v4(bytes: &[u8], flow: Flow) -> Option<Failure> {
     })
 }
 
-/// A raw IPv6 socket hears no IP header of its own packet.
+/// A raw IPv6 socket does not receive the IP header of its packets.
 fn said_v6(icmp: &[u8], flow: Flow) -> Option<Failure> {
     let (kind, code) = (*icmp.first()?, *icmp.get(1)?);
     let failed = icmp.get(8..)?;
     let to: [u8; 16] = failed.get(24..40)?.try_into().ok()?;
     let refused = match (kind, code) {
-        // The port, or a header nobody there understands.
+        // The port, or an unsupported next header.
         (1, 4) | (4, 1) => true,
         (1, _) => false,
         _ => return None,

@@ -1,4 +1,4 @@
-//! A look at what the kernel of one machine holds: its rules and its memory of flows.
+//! Reads the kernel state of one machine: its rules and its conntrack entries.
 //!
 //! In: nothing, or rules to load. Out: text as the tools print it, for tests to search.
 
@@ -22,7 +22,7 @@ impl Host {
     /// The flows that this machine tracks, one per line, such as `ipv4 2 tcp 6 117 TIME_WAIT src=… dst=… sport=…`.
     #[must_use]
     pub fn conntrack(&self) -> Vec<String> {
-        // The kernel's own list where it has one; the tool asks by netlink and is needed where it has not.
+        // The kernel's own list if it has one; otherwise the tool, which uses netlink.
         let listed = self.in_namespace(|| std::fs::read_to_string("/proc/thread-self/net/nf_conntrack"));
         let text = listed.unwrap_or_else(|_| {
             let list = |family: &str| self.run(format!("conntrack -L -o extended -f {family}").as_str()).success();

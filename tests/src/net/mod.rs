@@ -1,7 +1,7 @@
-//! Machines of the mind: nodes, pods and outside clients made from network namespaces, with servers that say who they are.
+//! A simulated cluster: nodes, pods and outside clients made from network namespaces, with servers that return their name.
 //!
 //! In: names. Out: a [`Cluster`] that carries real packets of both families. It takes a few milliseconds per namespace, many
-//! can stand side by side, and all of it goes away with the [`Cluster`], also after a panic.
+//! can exist side by side, and all of it is removed with the [`Cluster`], also after a panic.
 //!
 //! ```text
 //!   outside clients        nodes                             pods
@@ -13,10 +13,10 @@
 //!
 //! The underlay has a router, 192.0.2.1 and 2001:db8::1, to which nodes send what they have no other way for.
 //!
-//! Pods hang on a bridge of their node, but their addresses are single hosts: even to its neighbour a pod talks through
-//! the node. Without that, the answer of a neighbour would be bridged past the node and past its address translation, and only
-//! `bridge-nf-call-iptables` would help. The ports of the bridge have hairpin mode on, so that a pod may reach itself.
-//! Limits on ICMP errors are lifted: a refusal is to be seen every time, not once in a second.
+//! Pods are connected to a bridge of their node, but their addresses are single hosts: even to its neighbour a pod sends
+//! through the node. Without that, the response of a neighbour would be bridged past the node and past its address
+//! translation, and only `bridge-nf-call-iptables` would help. The ports of the bridge have hairpin mode on, so that a pod may
+//! reach itself. Limits on ICMP errors are lifted: a refusal is to be seen every time, not once in a second.
 //!
 //! ```no_run
 //! use testbed::net::{Cluster, Family, Kind, Protocol::Tcp};
@@ -61,7 +61,7 @@ pub use served::{Served, eventually};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a Service port speaks.
+/// The protocol of a Service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     /// TCP.

@@ -1,27 +1,27 @@
-//! The ways of serving Services, and what a test may not expect of each.
+//! The proxy modes, and the limitations of each that tests must respect.
 //!
-//! In: the name of a mode. Out: the arguments of a proxy that serves so, and the differences that users are told of. Cases
-//! ask here instead of naming modes, so a new mode is one more row.
+//! In: the name of a mode. Out: the arguments of a proxy in that mode, and its documented differences. Tests check these
+//! instead of naming modes, so a new mode is one more row.
 
 use super::Protocol;
 
 /// Which mode the suite runs in; without it, the default of the program.
 const CHOICE: &str = "WAYPOST_TEST_PROXY_MODE";
 
-/// A way of serving Services.
+/// A proxy mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     /// Its name, as in `--proxy-mode` and at `/proxyMode`.
     pub name: &'static str,
-    /// What it can speak.
+    /// Its supported protocols.
     pub protocols: &'static [Protocol],
-    /// Whether an endpoint sees the Pod that asks by a cluster IP.
+    /// Whether an endpoint sees the address of a Pod that connects to a cluster IP.
     pub keeps_source: bool,
-    /// Whether a port that a Service lacks and an address that no Service has are refused, and not routed away.
+    /// Whether unknown ports of a Service and unknown Service addresses are refused, and not routed away.
     pub refuses_unknown: bool,
-    /// Whether Services work while the program is away.
+    /// Whether Services work while the program is stopped.
     pub outlives_program: bool,
-    /// Whether a client that stays away is forgotten as soon as its time is over.
+    /// Whether the affinity of an absent client expires as soon as its timeout is over.
     pub forgets_soon: bool,
     /// Whether all endpoints are as likely for every connection.
     pub is_random: bool,

@@ -45,7 +45,7 @@ impl Namespace {
             .expect("the namespace can be entered");
     }
 
-    /// A path by which other processes find it, as long as this one lives.
+    /// A path by which other processes find it, as long as this process runs.
     pub(super) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }

@@ -143,7 +143,7 @@ impl Service {
         self.with_port("name", name.into())
     }
 
-    /// The last port speaks this.
+    /// Sets the protocol of the last port.
     #[must_use]
     pub fn protocol(self, protocol: Protocol) -> Self {
         self.with_port("protocol", protocol.name().into())
@@ -208,7 +208,7 @@ impl Service {
         self
     }
 
-    /// The same client gets the same endpoint until it was away for so long.
+    /// Enables session affinity with this timeout.
     #[must_use]
     pub fn affinity(mut self, seconds: u32) -> Self {
         self.0["spec"]["sessionAffinity"] = "ClientIP".into();
@@ -270,13 +270,13 @@ impl Slice {
         self
     }
 
-    /// Of IPv6 addresses. To be said before the first endpoint.
+    /// Of IPv6 addresses. To be set before the first endpoint.
     #[must_use]
     pub fn v6(self) -> Self {
         self.family(Family::V6)
     }
 
-    /// Of addresses of this family. To be said before the first endpoint.
+    /// Of addresses of this family. To be set before the first endpoint.
     #[must_use]
     pub fn family(mut self, family: Family) -> Self {
         self.family = family;
@@ -311,7 +311,7 @@ impl Slice {
         self
     }
 
-    /// The last port speaks this.
+    /// Sets the protocol of the last port.
     #[must_use]
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         last(&mut self.value["ports"], "port")["protocol"] = protocol.name().into();

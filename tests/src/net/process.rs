@@ -28,7 +28,7 @@ impl Words for Command {
 }
 
 impl Words for &str {
-    /// Split at spaces; nothing is quoted.
+    /// Split at spaces; there is no quoting.
     fn command(self) -> Command {
         let mut words = self.split_whitespace();
         let mut command = Command::new(words.next().expect("a program"));
@@ -63,7 +63,7 @@ struct LogState {
 /// A program prints on two streams.
 const STREAMS: usize = 2;
 
-/// How long its last words are waited for when a child of it keeps the streams open.
+/// How long to wait for its remaining output when a child of it keeps the streams open.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 impl Process {
@@ -132,13 +132,13 @@ impl Process {
         self.wait()
     }
 
-    /// Asks it to end, and says how it did.
+    /// Sends SIGTERM, and returns its exit status.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait()
     }
 
-    /// Asks it to end, and does not wait.
+    /// Sends SIGTERM, and does not wait.
     pub fn ask_to_end(&self) {
         self.signal(Signal::TERM);
     }
@@ -148,7 +148,7 @@ impl Process {
         self.signal(Signal::HUP);
     }
 
-    /// Waits for its end, and for its last words.
+    /// Waits for its end, and for its remaining output.
     pub fn wait(&mut self) -> ExitStatus {
         if let Some(reaper) = self.reaper.take() {
             self.ended = Some(reaper.join().expect("it was waited for"));
@@ -189,7 +189,7 @@ impl Log {
     }
 }
 
-/// Begins the program of `$@` unless the parent `$0`, whose death is to end it, is dead already.
+/// Starts the program of `$@` unless the parent `$0`, whose death is to end it, is dead already.
 const UNLESS_ORPHANED: &str = r#"test "$PPID" = "$0" && exec "$@""#;
 
 /// The same command, but the kernel kills it when the thread that started it is gone.

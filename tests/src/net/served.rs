@@ -1,4 +1,4 @@
-//! A cluster whose Services are served: an API server on a machine of its own, and a proxy on nodes.
+//! A cluster whose Services are served: an API server on a separate machine, and a proxy on nodes.
 //!
 //! In: objects, in any order. Out: a cluster in which [`Served::settle`] returns when every proxy has followed them. That is
 //! seen by real packets and nothing else, so the same tests run whatever the proxy does inside.
@@ -22,7 +22,7 @@ const MARKER: (&str, &str, u16) = ("10.96.255.1", "fd00:10:96::ff01", 9);
 /// The first of the ports that the marker leads to in turn.
 const FIRST_MARK: u16 = 20_001;
 
-/// How proxies know pods, unless a test says otherwise.
+/// How proxies detect pods, unless a test sets another way.
 const PODS: [&str; 2] = ["--cluster-cidr", "10.244.0.0/16,fd00:10:244::/56"];
 
 /// A served cluster.
@@ -127,7 +127,7 @@ impl Served {
         command
     }
 
-    /// Starts the proxy of a node, which knows the ranges of pods; with these arguments besides.
+    /// Starts the proxy of a node, which is configured with the pod ranges; with these additional arguments.
     pub fn serve(&self, node: &Node, arguments: &[&str]) {
         self.serve_exactly(node, &[&PODS, arguments].concat());
     }
@@ -187,7 +187,7 @@ impl Served {
         self.api.in_namespace(|| work(&mut self.session.lock()))
     }
 
-    /// Makes an object what this says, its status too, whether it is there already or not.
+    /// Creates or updates an object, its status too.
     #[track_caller]
     pub fn put(&self, object: &Value) {
         let (collection, name) = place(object);
@@ -299,7 +299,7 @@ fn start_server(api: &Outside, home: &TempDir, arguments: &[String]) -> Vec<Proc
     vec![process]
 }
 
-/// Where an object lives: its collection, and its name there.
+/// The path of an object: its collection, and its name there.
 fn place(object: &Value) -> (String, String) {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let namespace = text("/metadata/namespace");

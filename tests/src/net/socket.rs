@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, connec
 
 use super::Family;
 
-/// Where a client speaks from.
+/// The source address of a client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Source {
     /// Its address, when it is not the system's to choose.
@@ -23,7 +23,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// What to bind to; nothing when nothing was asked for.
+    /// The address to bind to; none when not requested.
     pub(super) fn for_family(self, family: Family) -> Option<SocketAddr> {
         let any = match family {
             Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -51,7 +51,7 @@ pub(super) fn stream(protocol: Protocol, source: Source, to: SocketAddr, deadlin
         sockopt::set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &from)?;
     }
-    // Hanging up resets: the port is free for the next question at once, so that no loop of questions runs out of ports.
+    // Closing resets: the port is free for the next request at once, so that no loop of requests runs out of ports.
     sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
     match connect(&socket, &to) {
         Ok(()) => {}
@@ -66,7 +66,7 @@ pub(super) fn stream(protocol: Protocol, source: Source, to: SocketAddr, deadlin
     Ok(TcpStream::from(socket))
 }
 
-/// A datagram socket that hears one peer only.
+/// A datagram socket that receives from one peer only.
 pub(super) fn datagrams(source: Source, to: SocketAddr) -> io::Result<UdpSocket> {
     let family = Family::of(to.ip());
     let socket = open(family, SocketType::DGRAM, None)?;
@@ -77,7 +77,7 @@ pub(super) fn datagrams(source: Source, to: SocketAddr) -> io::Result<UdpSocket>
     Ok(UdpSocket::from(socket))
 }
 
-/// Waits until one of these is ready or failed, and says which; nothing when the time is over.
+/// Waits until one of these is ready or failed, and returns which; none on timeout.
 pub(super) fn wait(any: &[BorrowedFd<'_>], events: PollFlags, deadline: Instant) -> io::Result<Option<usize>> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -93,7 +93,7 @@ pub(super) fn wait(any: &[BorrowedFd<'_>], events: PollFlags, deadline: Instant)
     }
 }
 
-/// Whether a local rule swallowed what was sent. Whoever sent it goes on listening: the rule may also have said why.
+/// Whether a local rule dropped the packet. The sender keeps listening: the rule may also have sent an ICMP error.
 pub(super) fn was_swallowed(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::PERM)
 }

@@ -46,7 +46,7 @@ pub struct Outcome {
 }
 
 impl Scenario {
-    /// Begins the attack; returns when all slow requests are open.
+    /// Starts the attack; returns when all slow requests are open.
     ///
     /// # Panics
     /// When one of them cannot be opened.

@@ -32,7 +32,7 @@ pub struct Samples {
 }
 
 impl Scenario {
-    /// Every node renews its Lease so many times, while the administrator lists Services and Pods in turn.
+    /// Nodes renew their Leases this many times, while the administrator lists Services and Pods.
     ///
     /// # Panics
     /// When one of the requests fails.

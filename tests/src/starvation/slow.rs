@@ -1,4 +1,4 @@
-//! The account with slow requests: bodies that stop half way, watches that nobody reads, and readers of large lists that read nothing.
+//! The account with slow requests: bodies that stop half way, watches that are not read, and clients of large lists that read nothing.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 use super::{CONFIG_MAPS, JSON, SERVICES, Scenario};
 use crate::wire::certificates;
 
-/// Requests whose bodies stop half way, as streams of so many connections.
+/// Requests whose bodies stop half way, as streams of this number of connections.
 const BODIES: usize = 1400;
 const BODY_CONNECTIONS: usize = 7;
 /// Watches, each with a connection: every fourth of a collection that changes all the time, the others of one that does not.

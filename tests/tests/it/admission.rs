@@ -34,7 +34,7 @@ fn pods(api: &mut Session) -> Vec<Value> {
     api.items(&format!("{RESTRICTED}/pods"))
 }
 
-/// Whether a ReplicaSet has an Event that says so.
+/// Whether a ReplicaSet has such an Event.
 fn has_event(api: &mut Session, part: &str) -> bool {
     let events = api.items(&format!("{RESTRICTED}/events"));
     events.iter().any(|event| text(event, "/reason") == "FailedCreate" && text(event, "/message").contains(part))

@@ -110,7 +110,7 @@ fn s03_a_second_family_can_be_added_and_given_back() {
 
 #[test]
 fn s03_the_first_addresses_of_a_range_are_kept_for_those_who_choose() {
-    // 32 addresses: 16 kept, 14 for everybody, the network and the broadcast address for nobody.
+    // 32 addresses: 16 reserved, 14 available, and the network and broadcast addresses, which are never assigned.
     let server = with_ranges("10.96.0.0/27", "30000-32767");
     let mut api = server.session();
     let mut hosts: Vec<u32> = (0..14)

@@ -16,7 +16,7 @@ const APPLY: (&str, &str) = ("Content-Type", "application/apply-patch+yaml");
 const MERGE: (&str, &str) = ("Content-Type", "application/merge-patch+json");
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A server that knows the nodes `n1` and `n2` and the account `mallory` by the tokens of these names.
+/// A server with tokens for the nodes `n1` and `n2` and the account `mallory`.
 fn server(arguments: &[&str]) -> (Server, TempDir) {
     let folder = testbed::folder();
     let tokens = folder.path().join("tokens.csv");
@@ -54,7 +54,7 @@ struct Half {
 }
 
 impl Half {
-    /// Sends half, and returns once the server has begun to read the body: it has judged the headers then.
+    /// Sends half, and returns once the server has started to read the body: it has checked the headers then.
     fn send(server: &Server, token: &str, method: &str, path: &str, media: (&str, &str), body: &str) -> Self {
         let bearer = format!("Bearer {token}");
         let headers = [("Authorization", bearer.as_str()), media, ("Expect", "100-continue")];

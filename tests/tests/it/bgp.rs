@@ -1,7 +1,7 @@
 //! Addresses of load balancers announced by BGP, seen by a real router: BIRD, in a namespace of its own.
 //!
-//! Routes are looked for in the router's table and followed by packets of a client that knows nothing but the router. What people are
-//! told is read from the Events of the BGPPeer.
+//! Routes are read from the router's table and followed by packets of a client that has only the router as its gateway. What is
+//! reported to users is read from the Events of the BGPPeer.
 
 mod endings;
 mod frr;

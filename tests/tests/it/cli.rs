@@ -22,7 +22,7 @@ use testbed::{Run, Server, binary, run};
 
 use crate::kubectl::words;
 
-/// A server, and somebody who sits before it.
+/// A server, and the environment of a user of it.
 struct Desk {
     server: Server,
 }
@@ -32,7 +32,7 @@ impl Desk {
         Self { server: Server::start() }
     }
 
-    /// The binary, told where the server is, and without what the machine of the test has set.
+    /// The binary, configured for the server, and without the environment of the machine of the test.
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(binary());
         command.args(words(line)).env("KUBECONFIG", self.server.kubeconfig()).env_remove("EDITOR");

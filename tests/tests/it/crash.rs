@@ -24,7 +24,7 @@ const KILLS: usize = 200;
 /// Every so many kills one comes while the server is starting.
 const EARLY: usize = 5;
 const WRITERS: usize = 32;
-/// Names that each writer minds.
+/// Names that each writer owns.
 const NAMES: usize = 5;
 /// Room for `WRITERS * NAMES` Services with two node ports each, and little more.
 const ARGUMENTS: [&str; 4] =
@@ -56,7 +56,7 @@ fn revision(object: &Value) -> u64 {
     text(object, "/metadata/resourceVersion").parse().expect("a resourceVersion")
 }
 
-/// What a writer knows about one of its names.
+/// The state of one of its names, as known to a writer.
 #[derive(Clone, Debug)]
 enum Known {
     Absent,
@@ -65,11 +65,11 @@ enum Known {
     InDoubt(Option<Held>),
 }
 
-/// A client that minds names of its own.
+/// A client that writes its own set of names.
 struct Writer {
     random: fastrand::Rng,
     names: BTreeMap<String, Known>,
-    /// The newest revision it was told.
+    /// The newest revision it received.
     newest: u64,
     acknowledged: usize,
 }
@@ -92,7 +92,7 @@ impl Writer {
                 Known::Present(held) => (Method::DELETE, format!("{SERVICES}/{name}"), None, Some(held)),
                 Known::InDoubt(_) => unreachable!("doubts are settled after each restart"),
             };
-            // After the kill the port may belong to somebody else, who need not answer: that is a doubt like any other.
+            // After the kill the port may belong to another process, which need not respond: the result is in doubt, too.
             let answer = tokio::time::timeout(SILENCE, client.json(method, &path, body.as_ref())).await;
             match answer.unwrap_or_else(|_| Err(ClientError::Broken("no answer".to_owned()))) {
                 Ok((code, object)) => self.note(&name, before, code, &object),
@@ -106,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// Takes note of an answer. The only refusal that can be right is that another Service has what was asked for.
+    /// Records a response. The only valid rejection is that another Service has the requested value.
     fn note(&mut self, name: &str, before: Option<Held>, code: u16, object: &Value) {
         match (before, code) {
             (None, 201) => drop(self.names.insert(name.to_owned(), Known::Present(Held::of(object)))),
@@ -149,7 +149,7 @@ impl Writer {
         spec
     }
 
-    /// Compares what it knows with what is there, and takes over what was in doubt.
+    /// Compares its state with that of the server, and adopts what was in doubt.
     fn settle(&mut self, there: &BTreeMap<String, Held>) {
         for (name, known) in &mut self.names {
             let found = there.get(name);
@@ -202,7 +202,7 @@ async fn verify(client: &mut Client, writers: &mut [Writer], newest: u64) -> u64
     now
 }
 
-/// The server must not have had to mend anything, nor have complained.
+/// The server must not have had to repair anything, nor have logged errors.
 fn assert_nothing_was_repaired(log: &str) {
     for bad in ["allocations were set right", "\"level\":\"ERROR\"", "panicked"] {
         assert!(!log.contains(bad), "the server had to repair something, or complained:\n{log}");

@@ -1,4 +1,4 @@
-//! The first command a newcomer types, and the words of commands that cannot go on.
+//! The first command of a new user, and errors of commands that cannot run.
 
 mod story;
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testbed::session::Session;
 use testbed::{Run, Server, binary, run};
 
-/// A command of the binary that asks a server; the arguments are split at spaces.
+/// A command of the binary for a server; the arguments are split at spaces.
 fn ask(server: &Server, arguments: &str) -> Run {
     let mut command = Command::new(binary());
     command.args(arguments.split_whitespace()).env("KUBECONFIG", server.kubeconfig());

@@ -1,7 +1,7 @@
-//! Encryption at rest: no value of a Secret in any file, keys that change under load, and what is said when a key is missing.
+//! Encryption at rest: no value of a Secret in any file, keys that change under load, and the error when a key is missing.
 //!
-//! The file of keys lies beside the data directory and is replaced as an editor or a mount does it: written elsewhere, then renamed.
-//! A server says by its metrics that it has accepted a change and rewritten its files.
+//! The key file is beside the data directory and is replaced as an editor or a mount does it: written elsewhere, then renamed. The
+//! metrics of a server show that it has accepted a change and rewritten its files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -58,7 +58,7 @@ impl Place {
         Server::start_with(Home::Kept(self.data()), &arguments)
     }
 
-    /// Starts one that must not start; what it said.
+    /// Starts one that must not start; returns its output.
     fn refused(&self) -> Run {
         let file = self.file();
         let arguments = ["--encryption-provider-config", file.to_str().expect("a path")];
@@ -222,7 +222,7 @@ fn b05_turning_encryption_on_leaves_no_plain_value_behind() {
     );
 }
 
-/// Changes and reads Secrets until told to stop; how many requests there were.
+/// Changes and reads Secrets until stopped; returns how many requests there were.
 fn load(server: &Server, name: &str, over: &AtomicBool) -> u64 {
     let mut api = server.session();
     create(&mut api, name);
@@ -296,7 +296,7 @@ fn b05_a_key_that_is_in_use_cannot_be_taken_away() {
     );
     assert!(log.contains("no kind"), "{log}");
 
-    // With the new key alone the server does not start, and says which key it needs and for what.
+    // With the new key alone the server does not start, and reports which key it needs and for what.
     place.configure(&["two"]);
     let refused = place.refused();
     assert_eq!(refused.code, Some(1), "{refused:?}");

@@ -12,7 +12,7 @@ use testbed::snapshot::Sealed;
 /// How long something may take on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A machine, and the home of somebody on it.
+/// A machine, and the home directory of a user on it.
 struct Machine {
     node: Node,
     home: TempDir,
@@ -26,7 +26,7 @@ impl Machine {
         Self { node, home: testbed::folder(), _cluster: cluster }
     }
 
-    /// A command of the binary, by somebody who has this home and nothing else.
+    /// A command of the binary, run by a user with only this home directory.
     fn command(&self, before: &[&str], words: &str) -> Command {
         let mut all = before.iter().map(PathBuf::from).chain([testbed::binary()]);
         let mut command = Command::new(all.next().expect("a program"));
@@ -48,12 +48,12 @@ impl Machine {
         self.home.path().join("data")
     }
 
-    /// What a command says.
+    /// The output of a command.
     fn say(&self, words: &str) -> String {
         self.node.run(self.command(&[], words)).success()
     }
 
-    /// Links, rules and routes, as people look at them.
+    /// Links, rules and routes, as displayed to users.
     fn network(&self) -> [String; 3] {
         ["ip -o link", "nft list ruleset", "ip route"].map(|command| self.node.run(command).success())
     }
@@ -64,7 +64,7 @@ impl Machine {
     }
 }
 
-/// The line of what `up` says that begins so.
+/// The line of the output of `up` with this prefix.
 fn line(said: &str, begin: &str) -> String {
     let found = said.lines().find(|line| line.starts_with(begin));
     found.unwrap_or_else(|| panic!("no {begin}: {said}")).to_owned()
@@ -109,7 +109,7 @@ fn s01_a_log_that_is_not_on_a_terminal_has_no_ansi_escapes() {
     let mut command = machine.command(&[], "up --node-name n1 --dev --log debug");
     command.env_remove("NO_COLOR").env("TERM", "xterm-256color");
     let up = machine.node.spawn(command);
-    // Of both processes: who is ready was told by the other.
+    // Of both processes: the readiness of one was reported by the other.
     up.wait_for_line(" ready ", TIMEOUT);
     let log = up.log();
     assert!(log.contains(" DEBUG ") && !log.contains('\u{1b}'), "{log:?}");
@@ -125,7 +125,7 @@ fn s01_down_leaves_a_machine_as_it_was_before_up() {
     let _ = say("up --add-context > /tmp/up 2>&1 < /dev/null &");
     eventually("it is up", || machine.shell("grep -q ' ready ' /tmp/up").ok);
     let _ = say("run web --port 8080 --expose -- sleep 3600");
-    // One that does not end when it is asked to.
+    // One that ignores SIGTERM.
     let _ = say("run stubborn -- sh -c 'trap : TERM; while :; do sleep 1; done'");
     let _ = say("wait pod/web pod/stubborn --for=condition=Ready --timeout=60s");
     let during = machine.snapshot();

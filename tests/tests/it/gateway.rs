@@ -1,7 +1,7 @@
-//! Load balancers that understand TLS and HTTP, asked for by annotation: real clients outside, real packets, real certificates.
+//! Load balancers that terminate TLS and HTTP, requested by annotation: real clients outside, real packets, real certificates.
 //!
-//! Clients are curl and sockets on a machine outside of the cluster, pods are servers in namespaces of their own. What a pod hears is told
-//! by the pod.
+//! Clients are curl and sockets on a machine outside of the cluster, pods are servers in separate namespaces. Pods report what they
+//! receive.
 
 mod annotations;
 mod certificates;

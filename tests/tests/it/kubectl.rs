@@ -1,8 +1,8 @@
 //! The real `kubectl` against the real server, one topic a file: what people type, and what they must see.
 //!
-//! Every test has a server of its own, so none can disturb another and none is left behind. The kubectl is the one on
-//! `PATH`; whatever its age (Debian's is 1.20), every test asks for the same thing. Where an older one lacks a command,
-//! the test sends the request that the command would send.
+//! Every test has its own server, so tests cannot affect each other and none is left behind. The kubectl is the one on
+//! `PATH`; whatever its age (Debian's is 1.20), every test checks the same. Where an older one lacks a command, the
+//! test sends the request that the command would send.
 
 mod apply;
 mod auth;
@@ -37,7 +37,7 @@ static MINOR: LazyLock<u32> = LazyLock::new(|| {
     minor.trim_end_matches('+').parse().expect("a number")
 });
 
-/// A server, and kubectl to talk to it.
+/// A server, and a kubectl for it.
 struct Bed {
     server: Server,
 }
@@ -54,7 +54,7 @@ impl Bed {
         Self { server: Server::start_with(Home::Own(home), arguments) }
     }
 
-    /// Runs kubectl; the line is split at spaces, and single quotes hold words together.
+    /// Runs kubectl; the line is split at spaces, and single quotes group arguments.
     fn run(&self, line: &str, input: &str) -> Run {
         let words = words(line);
         self.server.kubectl_with(&words.iter().map(String::as_str).collect::<Vec<_>>(), input)
@@ -117,7 +117,7 @@ impl Bed {
         command
     }
 
-    /// Starts a kubectl that goes on printing.
+    /// Starts a kubectl that keeps printing.
     fn stream(&self, line: &str) -> Stream {
         let mut child = self.command(line).stdout(Stdio::piped()).spawn().expect("kubectl is needed for this test");
         let lines = BufReader::new(child.stdout.take().expect("its output"));
@@ -125,14 +125,14 @@ impl Bed {
     }
 }
 
-/// A kubectl that goes on printing. Dropping it ends it.
+/// A kubectl that keeps printing. Dropping it ends it.
 struct Stream {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
 impl Stream {
-    /// The words of the next line.
+    /// The fields of the next line.
     #[track_caller]
     fn next(&mut self) -> Vec<String> {
         let mut line = String::new();
@@ -160,7 +160,7 @@ fn service(name: &str, spec: &str) -> String {
     format!("apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec: {spec}\n")
 }
 
-/// The words of a line, as a shell with nothing but single quotes would find them.
+/// The arguments of a line, as a shell with nothing but single quotes would split them.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Names of the cluster, asked as people and programs ask: by `dig` and by the resolver of the C library.
+//! DNS names of the cluster, queried by `dig` and by the resolver of the C library.
 
 mod clients;
 mod coredns;
@@ -37,7 +37,7 @@ impl Block<'_> {
         format!(".:{} {{\n    kubernetes {} {{\n{inner}    }}\n{rest}}}\n", self.port, self.zones)
     }
 
-    /// Starts a server of names on a machine, and waits until it knows all of them.
+    /// Starts a DNS server on a machine, and waits until it is synced.
     fn start(&self, served: &Served, host: &Host) -> Names {
         let home = testbed::folder();
         let file = home.path().join("Corefile");
@@ -69,7 +69,7 @@ fn pages(port: u16) -> [String; 4] {
     ["--dns-ready-listen".to_owned(), at(port + 1000), "--dns-metrics-listen".to_owned(), at(port + 2000)]
 }
 
-/// What `dig +short` says.
+/// The output of `dig +short`.
 fn dig(host: &Host, server: &str, words: &str) -> String {
     host.run(&*format!("dig +short +tries=1 +time=3 @{server} {words}")).success()
 }

@@ -1,4 +1,4 @@
-//! The network testbed is what other tests stand on: packets arrive, failures are told apart, and nothing is left behind.
+//! The network testbed itself: packets arrive, failures are distinguished, and nothing is left behind.
 
 mod traces;
 mod traffic;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use testbed::net::{Cluster, Family, Protocol, objects};
 
-/// Long enough for a busy machine; whoever waits is woken by an event.
+/// Long enough for a busy machine; waiters are woken by an event.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Every protocol with every family.

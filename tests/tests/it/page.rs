@@ -21,7 +21,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 /// A server whose Services say how they are, as with `waypost up`, and a Node.
 fn server() -> Server {
     let home = testbed::folder();
-    // Nobody sends heartbeats here, and a busy machine may be slow.
+    // No heartbeats are sent here, and a busy machine may be slow.
     let server = Server::start_with(Home::Own(home), &["--service-conditions", "--node-monitor-grace-period", "600s"]);
     let node = json!({
         "metadata": {"name": "n1"}, "spec": {"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"]},
@@ -39,12 +39,12 @@ fn link(server: &Server) -> String {
     link
 }
 
-/// The word in a link.
+/// The token in a link.
 fn word(link: &str) -> &str {
     link.split_once("#login=").expect("a link").1
 }
 
-/// A browser of somebody who has opened a link, and in which everything has been read.
+/// The browser of a user who has opened a link, and in which everything has been loaded.
 fn visitor(server: &Server) -> Browser {
     let browser = Browser::start(1280, 900);
     browser.open(&link(server));
@@ -52,7 +52,7 @@ fn visitor(server: &Server) -> Browser {
     browser
 }
 
-/// A Pod that runs; whether it is ready is said, too.
+/// A Pod that runs; `ready` sets its readiness.
 fn run_pod(session: &mut Session, name: &str, app: &str, ip: &str, ready: bool) {
     let pod = json!({
         "metadata": {"name": name, "labels": {"app": app}},
@@ -62,7 +62,7 @@ fn run_pod(session: &mut Session, name: &str, app: &str, ip: &str, ready: bool) 
     set_ready(session, name, ip, ready);
 }
 
-/// Says whether a Pod is ready.
+/// Sets whether a Pod is ready.
 fn set_ready(session: &mut Session, name: &str, ip: &str, ready: bool) {
     let status = json!({"status": {
         "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],

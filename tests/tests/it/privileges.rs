@@ -66,7 +66,7 @@ impl Machine {
         self.home.path().join("data")
     }
 
-    /// The process that has the API's port: the one child, whose name says what it is.
+    /// The process that has the API's port: the only child, identified by its name.
     fn server(&self) -> u32 {
         let own = self.process.pid();
         let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).expect("its children");
@@ -174,7 +174,7 @@ fn b03_the_socket_of_the_api_server_is_for_root_alone() {
     };
     let as_root = ask(UnixStream::connect(&path).expect("root may connect"));
     assert!(as_root.starts_with("HTTP/1.1 200"), "{as_root}");
-    // Even where the file lets others in, the kernel says who they are.
+    // Even where the file mode admits others, the kernel reports their credentials.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("opened");
     for uid in [USER, 65_534] {
         let mut command = Command::new("setpriv");
@@ -292,7 +292,7 @@ fn b03_nothing_outside_the_data_directory_changes_hands() {
     chown(&planted, Some(1234), None).expect("given");
     refuse("belongs to uid 1234");
     std::fs::remove_file(&planted).expect("removed");
-    // The directory of somebody else, with other things in it, is not taken either.
+    // The directory of another user, with other things in it, is not taken either.
     let other = home.path().join("other");
     std::fs::create_dir(&other).expect("a directory");
     std::fs::write(other.join("theirs"), "x").expect("written");

@@ -1,7 +1,7 @@
-//! Services served by the proxy, seen by real packets: who answers, whom the server sees, who is refused and how soon.
+//! Services served by the proxy, tested with real packets: endpoint selection, client addresses, and refusals.
 //!
-//! The cases hold in every proxy mode; [`testbed::net::Mode`] says which one is under test and what may differ. How a mode does
-//! it is the business of the file that is named after it; the few others that look into the kernel ask that file.
+//! The cases hold in every proxy mode; [`testbed::net::Mode`] defines which one is under test and what may differ. How a mode
+//! is implemented is tested in the file that is named after it; the few others that inspect the kernel use that file.
 
 mod affinity;
 mod badinput;
@@ -27,5 +27,5 @@ mod userspace;
 
 use std::time::Duration;
 
-/// Far more than anything here takes; who waits so long has failed.
+/// Far more than anything here takes.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);

@@ -50,7 +50,7 @@ impl Crowd {
     }
 }
 
-/// Lets everybody create, round after round: one succeeds, all others are told `refusal`.
+/// All clients create, round after round: one succeeds, all others get `refusal`.
 fn one_wins_every_round(body: impl Fn(usize) -> Value, refusal: (u16, &str, &str)) {
     let mut crowd = Crowd::of(Server::start());
     for round in 0..ROUNDS {
@@ -123,7 +123,7 @@ fn s01_concurrent_updates_with_a_resource_version_lose_nothing() {
         let path = path.clone();
         async move {
             let mut done = 0;
-            // Somebody wins each time all are asked, so nobody needs more tries than there are updates in all.
+            // One client wins each round, so no client needs more attempts than there are updates in total.
             for _ in 0..=CLIENTS * EACH {
                 let (_, mut object) = client.json(Method::GET, &path, None).await.expect("the Service");
                 let count: usize = text(&object, "/metadata/annotations/count").parse().unwrap_or(0);
@@ -254,7 +254,7 @@ fn s31_changes_of_all_kinds_at_once_leave_addresses_and_ports_with_their_owners(
             let bytes = if body.is_null() { String::new() } else { body.to_string() };
             let (code, answer) =
                 client.bytes(method.clone(), &path, Some(kind), bytes.into()).await.expect("an answer");
-            // Some win, some come too late, some want what another has; nobody meets an error of the server.
+            // Some win, some are too late, some want what another has; no client gets a server error.
             let answer = String::from_utf8_lossy(&answer);
             assert!(matches!(code, 200 | 201 | 404 | 409 | 422), "{method} {path} {body}: {code} {answer}");
         }
@@ -276,7 +276,7 @@ fn tiny() -> Server {
     Server::start_with(Home::Own(testbed::folder()), &arguments)
 }
 
-/// Creates Services at once until the range is full: `room` succeed, the others are told `refusal`; deletes them; again.
+/// Creates Services at once until the range is full: `room` succeed, the others get `refusal`; deletes them; again.
 fn a_range_fills_and_empties(spec: &Value, room: usize, refusal: &str) {
     let mut crowd = Crowd::of(tiny());
     for round in 0..5 {

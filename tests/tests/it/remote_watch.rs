@@ -157,7 +157,7 @@ async fn s38_leaving_a_selection_is_a_deletion_over_http_too() {
     assert_eq!(one.names(), ["out"]);
 }
 
-/// An address of this test alone: a server that comes back needs the port it had.
+/// An address reserved for this test: a server that restarts needs the same port.
 fn own_address() -> String {
     let number = std::process::id();
     format!("127.{}.{}.{}:6443", 1 + number % 250, 1 + (number / 250) % 250, fastrand::u8(1..250))
@@ -189,7 +189,7 @@ async fn survives(start: impl Fn() -> Server) {
         server.kill();
         let mut watched = listener.watching.status();
         while watched.is_synced() {
-            // What was sent before the end may have to be heard before the end can be.
+            // Events that were sent before the end may have to be read before the end can be.
             tokio::select! {
                 health = watched.changed() => drop(health),
                 () = listener.next() => {}

@@ -1,4 +1,4 @@
-//! S32: allocations and Services say the same, whatever people do to them by hand; and what a new cluster has.
+//! S32: allocations and Services are consistent, whatever users change manually; and the objects of a new cluster.
 //!
 //! The server never lets the two differ by itself (see `crash`), so each test here plays the administrator who deletes or
 //! changes what holds an allocation, and waits for the watch to show that it was set right.
@@ -96,7 +96,7 @@ fn s32_the_address_of_a_service_that_spells_it_in_another_way_comes_back_and_sta
     api.create("web", json!({"ipFamilies": ["IPv6"], "clusterIP": spelled, "ports": [{"port": 80}]}));
     let first = deleted_and_back(&server, &mut api, "fd00:10:96::ab");
     assert_eq!(text(&first, "/spec/parentRef/name"), "web");
-    // Something else to set right, after which everything has been looked at.
+    // Another inconsistency, after whose repair everything has been checked.
     api.create("other", json!({"clusterIP": "10.96.0.50", "ports": [{"port": 80}]}));
     deleted_and_back(&server, &mut api, "10.96.0.50");
     assert_eq!(api.get(&format!("{ADDRESSES}/fd00:10:96::ab")).success(), first);
@@ -141,7 +141,7 @@ fn s32_an_address_that_somebody_else_manages_is_left_alone_and_not_given_out() {
         "spec": {"parentRef": {"group": "example.com", "resource": "gateways", "name": "front"}},
     });
     let _ = api.post(ADDRESSES, &foreign).success();
-    // Something that does wake the controller, and is done when it has looked at everything.
+    // A change that wakes the controller, and is handled when it has checked everything.
     api.create("web", json!({"clusterIP": "10.96.0.50", "ports": [{"port": 80}]}));
     let other = server.session();
     let mut addresses = other.watch(ADDRESSES, "&resourceVersion=0");
@@ -227,7 +227,7 @@ fn s32_what_every_cluster_has_is_made_again_at_a_start_and_follows_the_listener(
     let mut server = Server::start_with(Home::Kept(home.path().to_owned()), &[]);
     let mut api = server.session();
     let _ = api.delete(&format!("{SERVICES}/kubernetes")).success();
-    // The controllers may have taken them away already.
+    // The controllers may have removed them already.
     let _ = api.delete("/api/v1/namespaces/default/endpoints/kubernetes");
     assert!(server.terminate().success());
     let server = Server::start_with(Home::Kept(home.path().to_owned()), &[]);
@@ -252,7 +252,7 @@ fn s32_without_a_range_creation_says_that_no_address_could_be_allocated_until_th
     let spec = json!({"ports": [{"port": 80}]});
     let refused = api.post(SERVICES, &testbed::session::service("web", spec.clone())).refused(500);
     assert!(refused.contains("failed to allocate a serviceIP for Service \"web\""), "{refused}");
-    // What needs no address is made all the same.
+    // What needs no address is created nevertheless.
     api.create("headless", json!({"clusterIP": "None", "ports": [{"port": 80}]}));
     make_range(&mut api, "again", "10.96.0.0/16");
     api.create("web", spec);

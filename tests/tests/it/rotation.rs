@@ -17,7 +17,7 @@ use testbed::net::eventually;
 use testbed::session::text;
 use testbed::{Home, Run, Server, binary, run};
 
-/// What every user that is known may read, and nobody else.
+/// What every authenticated user may read, and no other.
 const KNOWN: &str = "/api";
 const HERE: &str = "/api/v1/namespaces/default";
 
@@ -64,7 +64,7 @@ fn kubeconfig(path: PathBuf, server: &str, authority: &str, user: &Value) -> Pat
     path
 }
 
-/// Asks once, over a connection of its own: the code, or why there is none.
+/// Sends one request, over its own connection: the code, or why there is none.
 fn ask(kubeconfig: &Path, path: &str) -> Result<u16, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -177,7 +177,7 @@ impl Bed {
     }
 }
 
-/// A client that asks once each time.
+/// A client that sends one request each time.
 type Asking<'a> = Box<dyn FnMut() -> Result<u16, String> + Send + 'a>;
 
 /// Requests over one connection.
@@ -279,7 +279,7 @@ fn b05_the_ca_rotates_under_load_and_the_old_one_is_worthless_after_finish() {
     let previous = listed(bed.server.home()).into_iter().find(|row| row["file"] == "ca-previous.crt").expect("a row");
     assert_eq!(previous["role"], "previous");
 
-    // Somebody still comes with an old certificate.
+    // A client still uses an old certificate.
     assert_eq!(ask(&old, KNOWN), Ok(200));
     eventually("the server has noted it", || {
         let notes = fs::read_to_string(bed.server.home().join("pki/ca-clients.json")).unwrap_or_default();
@@ -299,7 +299,7 @@ fn b05_the_ca_rotates_under_load_and_the_old_one_is_worthless_after_finish() {
     });
     let refused = ask(&old, KNOWN).expect_err("the old CA does not know the server");
     assert!(refused.contains("certificate"), "{refused}");
-    // Neither does the server know certificates of the old CA.
+    // Neither does the server accept certificates of the old CA.
     let user = json!({
         "client-certificate-data": entry(&old, "client-certificate-data"),
         "client-key-data": entry(&old, "client-key-data"),

@@ -1,7 +1,7 @@
 //! `waypost store backup|restore|check`: what an administrator does before and after a bad day.
 //!
 //! A server is filled and stopped, its store is backed up, restored elsewhere and served again: the same objects at the same
-//! revisions, and allocation goes on where it was. What cannot be done is refused, with exit code 1 and the next step.
+//! revisions, and allocation continues where it was. What cannot be done is rejected, with exit code 1 and the next step.
 
 use std::path::Path;
 use std::process::Command;

@@ -9,7 +9,7 @@ use testbed::{Run, Server, binary};
 
 use self::stage::{NODE_PORT, Stage, VIP};
 
-/// Lines of an answer, each without the spaces around it and between its words.
+/// Lines of the output, trimmed and with single spaces.
 fn lines(text: &str) -> Vec<String> {
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
@@ -97,7 +97,7 @@ fn traced(stage: &Stage) {
     assert_eq!(told["endpoints"].as_array().map(Vec::len), Some(2), "{told}");
     let seen = stage.node("n1").ask_many(40, Tcp, VIP, 80);
     assert_eq!(seen.names().len(), 2);
-    // From a Pod: its node is the one that decides, and both are asked; it keeps its address.
+    // From a Pod: its node is the one that decides, and both are queried; it keeps its address.
     let told = stage.waypost("trace web-2 -> web:80").success();
     let first = told.lines().next().unwrap_or_default();
     assert!(first.ends_with(&format!("-> {VIP}:80/TCP on node n2")), "{told}");
@@ -154,7 +154,7 @@ fn top_counts_what_really_passes() {
         assert_eq!(backend["connections"], want, "{name}: {told}");
         assert!(want == 0 || backend["bytes"].as_u64() > Some(100), "{name}: {told}");
     }
-    // Whoever hangs up is no connection any more, and what has passed stays for a while.
+    // A closed connection is not counted any more, and the transferred bytes stay for a while.
     drop(open);
     eventually("nobody is connected", || stage.json("top web -o json")["services"][0]["connections"] == 0);
     let table = stage.waypost("top svc/web").success();

@@ -1,7 +1,7 @@
 //! The wire itself: what a client sees that no well-behaved client library would show.
 //!
-//! Each file below asks one question: who comes in, in which forms answers come, which limits hold, and what hostile input
-//! costs. They speak through `testbed::wire` (bytes) and `curl` (HTTP/2).
+//! Each file below covers one topic: who is authenticated, which formats responses have, which limits hold, and what
+//! hostile input costs. They use `testbed::wire` (bytes) and `curl` (HTTP/2).
 
 mod access;
 mod dials;

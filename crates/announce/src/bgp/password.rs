@@ -90,7 +90,7 @@ impl PasswordWatch {
         let known = self.now.wait_for(|now| *now != Password::Unknown).await.map(|known| known.clone());
         match known {
             Ok(known) => known,
-            // Nobody will ever tell.
+            // The sender was dropped: the value never arrives.
             Err(_) => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! Whether an applied configuration fits the schema, said in the original's words.
+//! Validates an applied configuration against the schema, with the messages of kube-apiserver.
 //!
 //! In: the configuration as the client sent it. Out: the text of everything that does not fit. Nothing is coerced and
 //! nothing unknown is tolerated here: ownership of a field that does not exist would be worth nothing.
@@ -15,7 +15,7 @@ use crate::field::quote;
 use crate::schema::Shape;
 use crate::structural::Type;
 
-/// What is said about list items of one identity.
+/// The error about list items with the same identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Duplicates {
     /// They are in stored objects and cannot be helped.
@@ -33,7 +33,7 @@ struct Findings {
 /// Checks an object without its `apiVersion` and `kind`.
 ///
 /// # Errors
-/// The words: one error as it is, several below each other.
+/// The message: one error as it is, several below each other.
 pub(super) fn check(root: Node<'_>, config: &Value, duplicates: Duplicates) -> Result<(), String> {
     let mut findings = Findings { duplicates, errors: Vec::new() };
     check_at(root, config, &Trail::Root, &mut findings);
@@ -118,7 +118,7 @@ fn check_atomic_items(item: Node<'_>, items: &[Value], trail: &Trail<'_>, findin
     }
 }
 
-/// Values that are one field are still looked into.
+/// Atomic values are still checked inside.
 fn check_leaf(shape: &'static Shape, value: &Value, trail: &Trail<'_>, findings: &mut Findings) {
     match (shape, value) {
         (Shape::Object(ty), Value::Object(map)) => check_members(Node::Message(*ty), map, trail, findings),
@@ -161,7 +161,7 @@ fn check_members(node: Node<'_>, map: &Map<String, Value>, trail: &Trail<'_>, fi
         let here = Trail::Step(trail, &element);
         match node.member(name) {
             Some(member) => check_at(member, value, &here, findings),
-            // The original looks no further in this object.
+            // kube-apiserver checks no further in this object.
             None => return here.complain(findings, "field not declared in schema"),
         }
     }

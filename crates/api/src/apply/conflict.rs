@@ -1,6 +1,6 @@
 //! The answer to an apply that would change what others own.
 //!
-//! In: owners with the paths they would lose. Out: the 409 with its exact words and one cause per path.
+//! In: owners with the paths they would lose. Out: the exact 409 with one cause per path.
 
 use super::fieldset::Set;
 use super::managed::Owner;

@@ -3,7 +3,7 @@
 //! In: nodes of a [`Structural`] schema. Out: what [`super::node`] needs to know about a place. The rules are those that
 //! Kubernetes derives from the published OpenAPI schema: `apiVersion`, `kind` and `metadata` of an object or embedded
 //! object are implied; `x-kubernetes-preserve-unknown-fields` holds for everything below it; an object without
-//! properties is free-form; lists are atomic unless `x-kubernetes-list-type` says otherwise.
+//! properties is free-form; lists are atomic unless `x-kubernetes-list-type` is set.
 
 use std::sync::LazyLock;
 
@@ -52,7 +52,7 @@ impl<'s> Custom<'s> {
             Some(Type::Boolean) => Some(&Shape::Bool),
             Some(Type::Integer | Type::Number) => Some(&Shape::Float64),
             Some(Type::String) if matches!(self.schema.checks.format.as_str(), "" | "byte") => Some(&STRING),
-            // A string with a format may be any scalar for the original.
+            // A string with a format may be any scalar for kube-apiserver.
             Some(Type::String) | None => Some(&Shape::IntOrString),
         }
     }

@@ -1,8 +1,8 @@
 //! One step of a field path: a member, an item of a keyed list, an item of a set.
 //!
 //! In: names and values of an object, or the keys of a `FieldsV1` object (`f:spec`, `k:{"port":80}`, `v:"a"`, `i:0`).
-//! Out: the same keys, the words that conflicts show (`.spec`, `[port=80]`, `[="a"]`, `[0]`), and an order. Steps
-//! borrow from what they were read from: a write makes hundreds of them and keeps none.
+//! Out: the same keys, the notation that conflicts show (`.spec`, `[port=80]`, `[="a"]`, `[0]`), and an order. Steps
+//! borrow from what they were parsed from: a write makes hundreds of them and keeps none.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -25,7 +25,7 @@ pub(super) enum Element<'a> {
     Index(i64),
 }
 
-/// The words for a key of a `FieldsV1` object that cannot be read.
+/// The error for an invalid key of a `FieldsV1` object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Unreadable(pub(super) String);
 
@@ -35,7 +35,7 @@ impl<'a> Element<'a> {
         Self::Field(Cow::Borrowed(name))
     }
 
-    /// The step that a key of a `FieldsV1` object stands for; `None` for kinds of steps not known (yet).
+    /// The step that a key of a `FieldsV1` object denotes; `None` for unknown kinds of steps.
     pub(super) fn decode(key: &'a str) -> Result<Option<Self>, Unreadable> {
         let unreadable = |why: &str| Unreadable(why.to_owned());
         let (kind, rest) = match (key.get(..1), key.get(1..2), key.get(2..)) {
@@ -202,7 +202,7 @@ fn order_members<'v>(
     }
 }
 
-/// JSON as the original writes it: `<`, `>` and `&` escaped, whole numbers without a fraction.
+/// JSON as kube-apiserver writes it: `<`, `>` and `&` escaped, whole numbers without a fraction.
 pub(super) fn json(value: &Value) -> String {
     let whole = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0 && number.abs() < 1e15);
     if let Some(number) = whole {

@@ -140,7 +140,7 @@ impl<'a> Set<'a> {
         })
     }
 
-    /// Changes each entry, with its counterpart in `other` at hand, and drops those that have become empty.
+    /// Changes each entry, with its counterpart in `other`, and drops those that have become empty.
     fn refine(mut self, other: &Set<'_>, change: impl Fn(&mut Entry<'a>, Option<&Entry<'_>>)) -> Self {
         let mut next = 0;
         self.0.retain_mut(|entry| {
@@ -186,7 +186,7 @@ impl<'a> Set<'a> {
         Value::Object(members.collect())
     }
 
-    /// The set that a `FieldsV1` object stands for.
+    /// The set that a `FieldsV1` object denotes.
     pub(super) fn decode(fields: &'a Value) -> Result<Self, Unreadable> {
         let mut out = Self::default();
         let map = match fields {

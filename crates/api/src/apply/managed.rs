@@ -1,6 +1,6 @@
-//! The record of who owns what: `metadata.managedFields`.
+//! The record of field ownership: `metadata.managedFields`.
 //!
-//! In: the entries of an object. Out: the same as sets of paths, and the entries again, sorted as the original sorts
+//! In: the entries of an object. Out: the same as sets of paths, and the entries again, sorted as Kubernetes sorts
 //! them. One entry stands for one [`Owner`]; what an applier owns does not depend on the version it applied.
 
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ const MAX_UPDATERS: usize = 10;
 /// The owner that takes over from the oldest ones beyond that number.
 const ANCIENT: &str = "ancient-changes";
 
-/// Who owns fields, and by what kind of request.
+/// An owner of fields, and the kind of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Owner<'a> {
     /// The name of the manager.
@@ -34,7 +34,7 @@ pub(super) struct Owner<'a> {
 /// What one owner owns.
 #[derive(Clone, Debug)]
 pub(super) struct Owned<'a> {
-    /// Who.
+    /// The manager.
     pub(super) owner: Owner<'a>,
     /// When that last changed.
     pub(super) time: Option<&'a str>,
@@ -55,7 +55,7 @@ impl Owner<'_> {
             && (self.applied || self.api_version == other.api_version)
     }
 
-    /// The text the original tells owners apart by; it sorts by this.
+    /// The text by which kube-apiserver distinguishes owners; it sorts by this.
     pub(super) fn id(&self) -> String {
         let mut out = String::from("{");
         for (name, text) in [
@@ -78,7 +78,7 @@ impl Owner<'_> {
     }
 }
 
-/// Whether the client asks for the record to be thrown away: a list that is empty, or with one empty entry.
+/// Whether the client requests that the record be discarded: a list that is empty, or with one empty entry.
 pub(super) fn is_reset(entries: &Value) -> bool {
     let empty = |entry: &Value| entry.as_object().is_some_and(|map| map.values().all(is_unset));
     match entries.as_array().map(Vec::as_slice) {
@@ -93,10 +93,10 @@ fn is_unset(value: &Value) -> bool {
 }
 
 impl<'a> Managed<'a> {
-    /// The record as it stands in an object (null when it has none).
+    /// The record of an object (null when it has none).
     ///
     /// # Errors
-    /// The words for an entry that cannot be read.
+    /// The message for an invalid entry.
     pub(super) fn decode(entries: &'a Value) -> Result<Self, String> {
         let mut out = Self::default();
         for (index, entry) in entries.as_array().into_iter().flatten().enumerate() {
@@ -126,7 +126,7 @@ impl<'a> Managed<'a> {
         Ok(out)
     }
 
-    /// The record as it may stand in a live object: one that cannot be read counts as none.
+    /// The record of a live object: an invalid one counts as none.
     pub(super) fn decode_live(live: Option<&'a Value>) -> Self {
         live.and_then(|live| Self::decode(live.at("metadata.managedFields")).ok()).unwrap_or_default()
     }
@@ -157,7 +157,7 @@ impl<'a> Managed<'a> {
         self.0.iter().find(|owned| owned.owner.is(owner))
     }
 
-    /// The entry of an owner, made when there is none.
+    /// The entry of an owner, created if missing.
     pub(super) fn slot(&mut self, owner: Owner<'a>) -> &mut Owned<'a> {
         let index = self.0.iter().position(|owned| owned.owner.is(&owner)).unwrap_or_else(|| {
             self.0.push(Owned { owner, time: None, set: Set::default() });
@@ -247,7 +247,7 @@ fn encode_entry(owned: Owned<'_>, ty: ObjectType<'_>, api_version: &str) -> Valu
     Value::Object(out)
 }
 
-/// Puts back the times of the live object when nothing but times has changed; says whether that was so.
+/// Restores the times of the live object when nothing but times has changed; returns whether it did.
 pub(super) fn revert_times(live: &Value, new: &mut Value) -> bool {
     let before = live.items("metadata.managedFields");
     let after = new.items("metadata.managedFields");

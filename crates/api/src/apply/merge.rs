@@ -16,7 +16,7 @@ use crate::schema::Shape;
 /// The configuration laid over the live object.
 ///
 /// # Errors
-/// The words for a list item that has no identity.
+/// The message for a list item that has no identity.
 pub(super) fn merge(node: Node<'_>, live: &Value, config: &Value) -> Result<Value, String> {
     Ok(merge_at(node, Some(live), Some(config))?.unwrap_or_else(|| Value::Object(Map::new())))
 }
@@ -113,7 +113,7 @@ fn identities<'a>(list: List<'a>, items: &'a [Value]) -> Result<Vec<Element<'a>>
     items.iter().enumerate().map(identity).collect()
 }
 
-/// Takes out what the manager applied last time, does not apply now, and nobody else owns.
+/// Removes what the manager applied last time, does not apply now, and no other manager owns.
 pub(super) fn prune(node: Node<'_>, merged: Value, last: &Set<'_>, owned: Set<'_>) -> Value {
     if last.is_empty() {
         return merged;
@@ -123,7 +123,7 @@ pub(super) fn prune(node: Node<'_>, merged: Value, last: &Set<'_>, owned: Set<'_
     let bare = remove(node, &merged, &last);
     let keep = with_members(node, set_of(node, &bare)).union(with_members(node, owned));
     let kept = remove(node, &merged, &everything.clone().difference(&keep));
-    // Only what the manager itself had applied may go; what merely stood inside of it comes back.
+    // Only what the manager itself had applied may be removed; what was merely inside of it is restored.
     let gone = everything.difference(&with_members(node, set_of(node, &kept))).intersection(&last);
     remove(node, &merged, &gone)
 }
@@ -158,7 +158,7 @@ fn remove(node: Node<'_>, value: &Value, gone: &Set<'_>) -> Value {
             }
             if out.is_empty() { Value::Null } else { Value::Object(out) }
         }
-        // A path cannot lead into a value that is one field; the original clears it then.
+        // A path cannot lead into a value that is one field; kube-apiserver clears it then.
         (Form::Leaf, Value::Object(_) | Value::Array(_)) | (Form::List(_) | Form::Members, _) => Value::Null,
         (Form::Leaf, scalar) => scalar.clone(),
     }

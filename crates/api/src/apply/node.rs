@@ -11,7 +11,7 @@ use super::custom::Custom;
 use super::element::Element;
 use crate::schema::{Field, Merge, Shape, TypeId};
 
-/// What stands at one place of an object.
+/// The type at one place of an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node<'s> {
     /// One value, whatever is in it.
@@ -132,7 +132,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// Whether this is one value that has parts: paths into it stand for the value.
+    /// Whether this is an atomic value that has parts: paths into it denote the value.
     pub(super) fn is_atomic(self) -> bool {
         match self {
             Self::Leaf(shape) => matches!(
@@ -146,7 +146,7 @@ impl<'s> Node<'s> {
 }
 
 impl List<'_> {
-    /// The key of an item among the others; the error says why there is none.
+    /// The key of an item among the others; the error is the reason why there is none.
     pub(super) fn element<'a>(self, item: &'a Value) -> Result<Element<'a>, String>
     where
         Self: 'a,

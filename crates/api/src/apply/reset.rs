@@ -1,7 +1,7 @@
 //! Fields that a write to a resource cannot change, whatever the client sends ("reset fields").
 //!
-//! In: a type and the subresource that is written. Out: the [`Reset`] with the paths that nobody comes to own by the
-//! write, and that an apply keeps as they are.
+//! In: a type and the subresource that is written. Out: the [`Reset`] with the paths that no manager acquires by the write, and that an
+//! apply preserves.
 
 use std::sync::OnceLock;
 
@@ -25,7 +25,7 @@ static CUSTOM_STATUS: Reset = Reset { paths: &["spec", "metadata"], only_status:
 /// Paths that a write cannot change.
 pub(super) struct Reset {
     paths: &'static [&'static str],
-    /// Members beside `status` and `metadata` cannot be changed either. Custom kinds may have any; as in the original
+    /// Members beside `status` and `metadata` cannot be changed either. Custom kinds may have any; as in kube-apiserver
     /// they are restored without being among the paths.
     only_status: bool,
     set: OnceLock<Set<'static>>,
@@ -52,8 +52,8 @@ impl Reset {
         self.set.get_or_init(|| Set::of_fields(self.paths))
     }
 
-    /// Gives these fields the values they have in the live object. A new object keeps its spec and has no status yet. Of `metadata` as a
-    /// whole, which also says which object and revision is meant, the rules of the kind keep what must stay.
+    /// Sets these fields to their values in the live object. A new object keeps its spec and has no status yet. Of `metadata` as a
+    /// whole, which also identifies the object and its revision, the rules of the kind keep what must stay.
     pub(super) fn restore(&self, live: Option<&Value>, object: &mut Value) {
         for path in self.paths.iter().filter(|path| **path != "metadata") {
             match live {

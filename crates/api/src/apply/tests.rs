@@ -194,7 +194,7 @@ fn what_is_no_longer_applied_goes_unless_somebody_owns_it() {
     let ports = |ports: Value| web(&json!({"a": "1"}), &json!({"ports": ports, "type": "NodePort"}));
     let live = applied(None, &ports(json!([{"port": 80, "name": "a"}, {"port": 81, "name": "b"}])), "m1");
     let mut live = applied(Some(&live), &web(&json!({}), &json!({"type": "NodePort"})), "m2");
-    // The server chose a port meanwhile; nobody owns it.
+    // The server chose a port meanwhile; it has no owner.
     live.put("spec.clusterIP", "10.96.0.1");
     live.items_mut("spec.ports")[0].put("nodePort", 30000);
     let next = applied(Some(&live), &web(&json!({}), &json!({"ports": [{"port": 80}]})), "m1");

@@ -1,6 +1,6 @@
-//! Objects of the schema tables as the original's typed form shows them.
+//! Objects of the schema tables as kube-apiserver's typed form shows them.
 //!
-//! In: the schema tables. Out: [`complete`], the object with everything in place that the original's typed objects always
+//! In: the schema tables. Out: [`complete`], the object with everything in place that Kubernetes' typed objects always
 //! have (empty messages, zero values of required fields). Ownership compares such complete objects, so that a
 //! `status: {}` that was never written is neither added nor removed.
 
@@ -11,16 +11,16 @@ use serde_json::{Map, Value};
 
 use crate::schema::{self, Field, Shape, TypeId};
 
-/// The complete form of every message of which nothing is given; creates compare with it.
+/// The complete form of every empty message; creates compare with it.
 static ZEROS: LazyLock<HashMap<TypeId, Value>> =
     LazyLock::new(|| schema::all().map(|ty| (ty, complete(ty, None))).collect());
 
-/// The complete form of an object of which nothing is given.
+/// The complete form of an empty object.
 pub(super) fn zero(ty: TypeId) -> &'static Value {
     ZEROS.get(&ty).unwrap_or(&Value::Null)
 }
 
-/// The object as the original's typed form would show it, without `apiVersion`, `kind` and `managedFields`.
+/// The object as kube-apiserver's typed form would show it, without `apiVersion`, `kind` and `managedFields`.
 pub(super) fn complete(ty: TypeId, object: Option<&Value>) -> Value {
     let mut out = Map::new();
     fill(ty, object.and_then(Value::as_object), &mut out);
@@ -31,7 +31,7 @@ fn fill(ty: TypeId, object: Option<&Map<String, Value>>, out: &mut Map<String, V
     for field in &ty.get().fields {
         match &field.shape {
             Shape::Object(inner) if field.inline => fill(*inner, object, out),
-            // Ownership of the record of ownership is nothing anybody asks for.
+            // Ownership of `managedFields` itself is not tracked.
             _ if field.json == "managedFields" => {}
             _ => {
                 if let Some(value) = shown(field, object.and_then(|map| map.get(field.json))) {

@@ -1,7 +1,7 @@
 //! From objects to sets of field paths, following the schema.
 //!
-//! In: objects as [`super::object_type::ObjectType::complete`] or an applied configuration gives them. Out: the paths an object speaks
-//! of ([`set_of`]), the paths in which two objects differ ([`compare`]), and sets fitted to the schema.
+//! In: objects as [`super::object_type::ObjectType::complete`] or an applied configuration gives them. Out: the paths an object
+//! contains ([`set_of`]), the paths in which two objects differ ([`compare`]), and sets fitted to the schema.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::discriminant;
@@ -28,18 +28,18 @@ impl Difference<'_> {
     }
 }
 
-/// The paths that an object speaks of. Lists and maps count only through what is in them, unless they are one value.
+/// The paths that an object contains. Lists and maps count only through their content, unless they are atomic.
 pub(super) fn set_of<'a>(node: Node<'a>, value: &'a Value) -> Set<'a> {
     own_set(node, value).1
 }
 
-/// Whether the place itself is spoken of, and the paths below it.
+/// Whether the place itself is contained, and the paths below it.
 fn own_set<'a>(node: Node<'a>, value: &'a Value) -> (bool, Set<'a>) {
     let mut out = Set::default();
     match (node.form(Some(value)), value) {
         (Form::Leaf, _) => return (true, out),
         (Form::List(list), Value::Array(items)) => {
-            // Items that cannot be told apart are owned as one, without a look inside.
+            // Items with the same key are owned as one, without descending into them.
             for (at, twins) in group(list, items).unwrap_or_default() {
                 let below = match twins.as_slice() {
                     [only] => own_set(list.item, only).1,
@@ -65,7 +65,7 @@ fn own_set<'a>(node: Node<'a>, value: &'a Value) -> (bool, Set<'a>) {
 /// In what the second object differs from the first.
 ///
 /// # Errors
-/// The words for a list item that has no identity.
+/// The message for a list item that has no identity.
 pub(super) fn compare<'a>(node: Node<'a>, old: &'a Value, new: &'a Value) -> Result<Difference<'a>, String> {
     let mut out = Difference::default();
     if let (Value::Object(old), Value::Object(new)) = (old, new) {
@@ -215,7 +215,7 @@ fn members_of(value: Option<&Value>) -> Option<&Map<String, Value>> {
     value.and_then(Value::as_object).filter(|map| !map.is_empty())
 }
 
-/// Adds the declared members that have something below them: who owns `spec.type` stands in the way of `spec` going.
+/// Adds the declared members that have something below them: an owner of `spec.type` prevents the removal of `spec`.
 pub(super) fn with_members<'a>(node: Node<'_>, set: Set<'a>) -> Set<'a> {
     fitted(Some(node), set, &|node, _, at, own, below| {
         let declared = matches!((node, at), (Some(node), Element::Field(name)) if node.declares(name));

@@ -7,12 +7,12 @@ use crate::dynamic_admission::url;
 use crate::field::{Errors, Path, quote};
 use crate::value::ValueExt as _;
 
-/// The annotation with the URL of the approval, or with why there is none.
+/// The annotation with the URL of the approval, or with the reason why there is none.
 pub const ANNOTATION: &str = "api-approved.kubernetes.io";
 
 const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
-/// What the annotation says.
+/// The value of the annotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Invalid,

@@ -1,7 +1,7 @@
 //! Deletion of a definition: its objects go first.
 //!
-//! A finalizer keeps the definition while they are deleted. Who deletes them is the server; here is what the definition
-//! says meanwhile.
+//! A finalizer keeps the definition while they are deleted. The server deletes them; this module maintains the
+//! definition's conditions meanwhile.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::value::ValueExt as _;
 /// Keeps a definition until its objects are gone.
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Where the deletion of the objects stands.
+/// The progress of the deletion of the objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// The definition was marked.
@@ -80,8 +80,8 @@ pub fn is_terminating(definition: &Value) -> bool {
     condition::is_true(definition, TERMINATING)
 }
 
-/// Shows where the deletion stands. When it is complete, the finalizer goes too: the definition may then be removed.
-/// `None` when nothing changes.
+/// Shows the progress of the deletion. When it is complete, the finalizer is removed: the definition may then be
+/// deleted. `None` when nothing changes.
 #[must_use]
 pub fn advance(definition: &Value, progress: &Progress, now: Timestamp) -> Option<Value> {
     let mut new = definition.clone();

@@ -1,4 +1,4 @@
-//! JSONPath as kubectl knows it: fields, wildcards, recursive descent, indices, slices, unions and filters.
+//! JSONPath as in kubectl: fields, wildcards, recursive descent, indices, slices, unions and filters.
 //!
 //! In: a path like `.status.conditions[?(@.type=="Ready")].status`, parsed once ([`JsonPath::parse`]), and an object. Out:
 //! the values it leads to. A missing field leads nowhere; an index out of bounds, or a filter that compares what cannot be
@@ -31,11 +31,11 @@ enum Node {
     Slice(Slice),
     Union(Vec<Vec<Self>>),
     Filter(Filter),
-    /// A word like `range`, which columns have no use for.
+    /// A keyword like `range`, which columns do not use.
     Identifier,
 }
 
-/// `[start:end:step]`; `[n]` is the slice from n to the element behind it.
+/// `[start:end:step]`; `[n]` is the slice from n to the element after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Slice {
     start: Option<i64>,
@@ -79,7 +79,7 @@ impl JsonPath {
     }
 }
 
-/// Follows steps. When one fails, the values are given back that the original has at hand then.
+/// Follows steps. When one fails, the values are given back that kube-apiserver has at hand then.
 fn walk<'v>(nodes: &[Node], mut values: Values<'v>) -> Result<Values<'v>, Values<'v>> {
     for node in nodes {
         values = step(node, values)?;
@@ -196,7 +196,7 @@ impl Filter {
         Ok(out)
     }
 
-    /// Whether an element passes; `None` when that cannot be told.
+    /// Whether an element passes; `None` when that is undefined.
     fn takes(&self, item: &Value) -> Option<bool> {
         let left = walk(&self.left, vec![Cow::Borrowed(item)]);
         if self.operator == "exists" {

@@ -1,7 +1,7 @@
 //! The `scale` subresource of a defined kind: where its numbers are is in the definition.
 //!
 //! In: the `subresources.scale` of a version and an object. Out: a Scale (`autoscaling/v1`); and back, the object with
-//! the number of replicas that was asked for.
+//! the requested number of replicas.
 
 use serde_json::{Map, Value};
 

@@ -1,8 +1,8 @@
-//! The object as the original would print it.
+//! The object as kube-apiserver would print it.
 //!
-//! In: a checked object after defaults and rules have worked on it. Out: the same object with exactly the fields that
-//! Go writes for it: empty ones gone, unless the table says they are kept; structs that are no pointers always there.
-//! Since the original stores protobuf, an empty list or map is the same as none.
+//! In: a checked object after defaults and rules were applied. Out: the same object with exactly the fields that Go
+//! writes for it: empty ones removed, unless the table keeps them; structs that are not pointers always present.
+//! Since kube-apiserver stores protobuf, an empty list or map is the same as none.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::schema::{self, Field, Shape, TypeId};
 
-/// The fields of each type that are printed even when nobody set them.
+/// The fields of each type that are printed even when unset.
 static ALWAYS: LazyLock<HashMap<TypeId, Vec<&'static Field>>> = LazyLock::new(|| {
     let always = |field: &&Field| field.keep || (!field.pointer && is_struct(&field.shape) && !field.omit_zero);
     schema::all().map(|ty| (ty, ty.get().json_fields().filter(always).collect())).collect()
@@ -75,7 +75,7 @@ fn is_struct(shape: &Shape) -> bool {
     )
 }
 
-/// Prunes the value of a field and says whether it stays.
+/// Prunes the value of a field and returns whether it stays.
 fn settle(field: &'static Field, value: &mut Value) -> bool {
     if field.pointer {
         if !value.is_null() {

@@ -25,7 +25,7 @@ pub(super) enum Fault {
     /// It has another type: what it is (`number 80.5`). The type is the one of the field unless a parser behind the
     /// field had its own.
     Mismatch { found: String, wanted: Option<&'static str>, fatal: bool },
-    /// With a message of its own.
+    /// With its own message.
     Other { message: String, fatal: bool },
 }
 
@@ -103,7 +103,7 @@ fn time(text: &str, precision: Precision) -> Result<Value, Fault> {
     Ok(if moment.is_zero() { Value::Null } else { moment.print(precision).into() })
 }
 
-/// Base64, without the line breaks that the original tolerates.
+/// Base64, without the line breaks that kube-apiserver tolerates.
 fn bytes(mut text: String) -> Result<Value, Fault> {
     text.retain(|c| c != '\n' && c != '\r');
     match LENIENT.decode(&text) {

@@ -1,7 +1,7 @@
-//! Why a text is no JSON, in the words that clients of the original know.
+//! JSON syntax errors, with the messages of kube-apiserver.
 //!
-//! The fast parser has its own words for errors, so a text it refuses is read once more here, slowly, only to find the
-//! first offending character and what was expected in its place.
+//! The fast parser has its own messages, so a text it rejects is parsed again here, slowly, only to find the first
+//! invalid character and what was expected in its place.
 
 const END: &str = "unexpected end of JSON input";
 

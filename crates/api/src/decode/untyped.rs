@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::field::quote;
 
-/// The original gives up counting here.
+/// kube-apiserver stops counting here.
 pub(super) const MAX_STRICT: usize = 100;
 
 /// Where the parser is, and what it has seen twice.
@@ -21,7 +21,7 @@ pub(super) struct State {
 /// Parses one value.
 pub(super) struct Seed<'s>(pub(super) &'s mut State);
 
-/// Adds a message unless it was said before.
+/// Adds a message unless it was added before.
 pub(super) fn note(messages: &mut Vec<String>, text: String) {
     if messages.len() < MAX_STRICT && !messages.contains(&text) {
         messages.push(text);

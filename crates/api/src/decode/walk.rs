@@ -80,7 +80,7 @@ impl Walk {
         note(&mut self.strict, format!("{what} field {}", quote(&path)));
     }
 
-    /// Remembers what is wrong and says whether to go on.
+    /// Records an error and returns whether to continue.
     fn fault<E: serde::de::Error>(&mut self, target: Target, fault: Fault) -> Result<Value, E> {
         let (message, fatal) = match fault {
             Fault::Other { message, fatal } => (message, fatal),

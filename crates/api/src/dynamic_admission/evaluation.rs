@@ -12,7 +12,7 @@ use crate::value::ValueExt as _;
 /// An expression, or why it does not compile.
 pub(super) type Compiled = Result<usize, String>;
 
-/// What expressions look at.
+/// The input of expressions.
 pub(super) struct Context<'a> {
     object: Value,
     old_object: Value,

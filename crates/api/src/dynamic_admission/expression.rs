@@ -67,16 +67,15 @@ pub trait Expressions: Send + Sync {
     /// What is wrong with it: `compilation failed: ERROR: <input>:1:1: …`.
     fn compile(&mut self, expression: &str, environment: Environment) -> Result<Compiled, String>;
 
-    /// Evaluates expressions, by their [`Compiled::index`], on one input, and takes what they cost from the budget.
-    /// Variables are evaluated when they are first named, and once. A result is a value, or what went wrong in CEL's words
-    /// (`no such key: x`).
+    /// Evaluates expressions, by their [`Compiled::index`], on one input, and charges their cost to the budget. Variables
+    /// are evaluated lazily and once. A result is a value, or CEL's error message (`no such key: x`).
     ///
     /// # Errors
     /// When the budget is spent; expressions after that are not evaluated.
     fn evaluate(&self, input: Input<'_>, indexes: &[usize], budget: &mut u64) -> Result<Results, OutOfBudget>;
 }
 
-/// What came of expressions.
+/// The results of expressions.
 pub type Results = Vec<Result<Outcome, String>>;
 
 /// More was spent than may be.
@@ -106,7 +105,7 @@ pub struct Input<'a> {
     pub authorizer: Option<&'a dyn Authorize>,
 }
 
-/// A result, as far as admission looks at it.
+/// A result, as far as admission uses it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// A boolean.

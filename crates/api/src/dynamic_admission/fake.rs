@@ -1,8 +1,8 @@
 //! A tiny expression language for tests of admission: enough to see which values an expression gets and when it runs.
 //!
 //! `true`, `false`, `null`, `'text'`, a path (`object.metadata.name`, `variables.x`), `A == B`, `A != B`, `error TEXT`
-//! (fails), `cost N` (true, at that cost), `allowed VERB` (asks the authorizer about pods). Text with `frob` in it does
-//! not compile.
+//! (fails), `cost N` (true, at that cost), `allowed VERB` (queries the authorizer about pods). Text with `frob` in it
+//! does not compile.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -4,8 +4,8 @@
 //! policies, bindings ─▶ match the request ─▶ parameters ─▶ match conditions ─▶ validations ─▶ deny, warn, audit
 //! ```
 //! In: policies and bindings that were read once ([`Policy`], [`Binding`]), a request, and what the cluster knows
-//! ([`Cluster`]). Out: a [`Verdict`]. Policies are asked in the order of their names, so the answer does not depend on
-//! anything else; of several refusals the first is returned.
+//! ([`Cluster`]). Out: a [`Verdict`]. Policies are evaluated in the order of their names, so the result does not depend
+//! on anything else; of several denials the first is returned.
 
 mod annotations;
 mod evaluate;
@@ -64,7 +64,7 @@ pub struct Binding {
     actions: Vec<String>,
 }
 
-/// What the cluster knows.
+/// The state of the cluster.
 pub trait Cluster {
     /// A Namespace.
     fn namespace(&self, name: &str) -> Option<Value>;
@@ -178,7 +178,7 @@ impl Binding {
     }
 }
 
-/// Asks all policies about a request. Each comes with its bindings; both are in the order of their names.
+/// Evaluates all policies for a request. Each comes with its bindings; both are in the order of their names.
 ///
 /// # Errors
 /// 404, when the namespace of the request does not exist.
@@ -281,7 +281,7 @@ impl Dispatch<'_> {
         Ok(object)
     }
 
-    /// A policy that cannot be asked refuses, unless it ignores failures.
+    /// A policy that cannot be evaluated denies the request, unless it ignores failures.
     fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str) {
         let what = if binding.is_some() { "binding" } else { "policy" };
         if !policy.ignores_failure {
@@ -289,7 +289,7 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Does what a binding says with the validations that failed.
+    /// Applies the actions of a binding to the validations that failed.
     fn take(&mut self, policy: &Policy, binding: &Binding, decisions: Vec<Decision>) {
         for (index, decision) in decisions.into_iter().enumerate() {
             let Decision::Deny { message, reason } = decision else { continue };

@@ -1,7 +1,7 @@
-//! A request as admission sees it: what is done to which object, by whom.
+//! A request for admission: the operation, the object and the user.
 //!
 //! In: a [`Request`], made by the API server. Out: its description for webhooks and expressions (`AdmissionRequest` without
-//! uid and objects), and its objects in the version that a rule asks for.
+//! uid and objects), and its objects in the version that a rule requires.
 
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ impl Form {
 }
 
 impl<'a> Request<'a> {
-    /// Whether no webhook and no policy ever sees it: configurations of admission, and questions about rights.
+    /// Whether it is exempt from webhooks and policies: configurations of admission, and access reviews.
     #[must_use]
     pub fn is_exempt(&self) -> bool {
         self.kind.group == super::GROUP || EXCLUDED.contains(&(self.kind.group, self.kind.plural))

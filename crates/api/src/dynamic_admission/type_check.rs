@@ -16,7 +16,7 @@ use crate::kinds;
 use crate::schema::{self, Shape};
 use crate::value::ValueExt as _;
 
-/// How many kinds of a rule are looked at.
+/// How many kinds of a rule are checked.
 const MAX_KINDS: usize = 10;
 
 /// The warnings about a policy, as `status.typeChecking.expressionWarnings` has them.

@@ -1,7 +1,7 @@
 //! URLs of webhooks, split as Go's `net/url` does it.
 //!
-//! In: a text. Out: its parts, or Go's words for what is wrong. Percent escapes are checked and left as they are: the
-//! parts go into a request again.
+//! In: a text. Out: its parts, or Go's error message. Percent escapes are checked and left as they are: the parts go
+//! into a request again.
 
 use crate::field::quote;
 
@@ -10,11 +10,11 @@ use crate::field::quote;
 pub struct Url<'u> {
     /// In lower case; empty without one.
     pub scheme: String,
-    /// What stands before an `@`.
+    /// The part before an `@`.
     pub user: Option<&'u str>,
     /// Host and port.
     pub host: &'u str,
-    /// From the slash behind the host.
+    /// From the slash after the host.
     pub path: &'u str,
     /// Without the question mark.
     pub query: &'u str,

@@ -17,7 +17,7 @@ use crate::field::{Errors, Path, quote};
 use crate::kind::{Kind, Rules};
 use crate::value::ValueExt as _;
 
-/// Names that end so are kept for configurations that are read from files.
+/// Names with this suffix are reserved for configurations that are read from files.
 const STATIC_SUFFIX: &str = ".static.k8s.io";
 
 /// What all kinds of the group have in common.
@@ -54,7 +54,7 @@ fn warn_of_name(object: &Value, old: Option<&Value>, out: &mut Vec<String>) {
     }
 }
 
-/// Puts a value where there is none.
+/// Sets a value if it is missing.
 fn put_missing(object: &mut Value, path: &str, value: impl Into<Value>) {
     if !object.has(path) {
         object.put(path, value);

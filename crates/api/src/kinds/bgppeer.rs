@@ -1,6 +1,6 @@
 //! BGPPeer: a router that nodes tell about the addresses of load balancers.
 //!
-//! A kind of our own. Defaults are written into the object, so that everybody who reads it reads the same.
+//! A kind of Waypost. Defaults are written into the object, so that all readers see the same values.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -110,7 +110,7 @@ impl Rules for BgpPeerRules {
     }
 }
 
-/// The value of a community: `64512:100`, or one of the names that routers know.
+/// The value of a community: `64512:100`, or one of the well-known names.
 #[must_use]
 pub fn community(text: &str) -> Option<u32> {
     if let Some((_, value)) = KNOWN_COMMUNITIES.iter().find(|(name, _)| *name == text) {

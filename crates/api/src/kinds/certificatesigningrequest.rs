@@ -1,7 +1,7 @@
 //! CertificateSigningRequest: a key and a subject, to be certified by a CA of the cluster.
 //!
-//! Who asks is written down by the server, who may have it is decided through `approval`, and the certificate comes through
-//! `status`; each of the three leaves the others' parts alone.
+//! The server records the requester, approval is decided through `approval`, and the certificate is written through
+//! `status`; each of the three preserves the others' parts.
 
 pub mod request;
 pub mod server_names;
@@ -124,7 +124,7 @@ impl Rules for RequestRules {
 
     fn prepare_status(&self, new: &mut Value, old: &Value) {
         new.put("spec", old.at("spec").clone());
-        // What was decided stays; everything else may be said here.
+        // Decisions stay; everything else may be written here.
         let decided = |condition: &&Value| [APPROVED, DENIED].contains(&condition.text("type"));
         let kept = old.items("status.conditions").iter().filter(decided);
         let conditions: Vec<Value> = kept

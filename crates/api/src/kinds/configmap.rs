@@ -84,7 +84,7 @@ pub(super) fn check_frozen(new: &Value, old: &Value, fields: &[&str], errors: &m
     }
 }
 
-/// How many bytes a base64 string stands for.
+/// The decoded length of a base64 string in bytes.
 pub(super) fn decoded_len(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default().trim_end_matches('=');
     text.len() * 3 / 4

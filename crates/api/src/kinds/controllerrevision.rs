@@ -1,4 +1,4 @@
-//! ControllerRevision: what an owner of Pods looked like at some time, so that it can look so again.
+//! ControllerRevision: an earlier state of an owner of Pods, for rollbacks.
 
 use serde_json::Value;
 

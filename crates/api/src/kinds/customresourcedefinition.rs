@@ -85,7 +85,7 @@ impl Rules for DefinitionRules {
         if !object.has("spec.conversion") {
             object.put("spec.conversion", json!({"strategy": "None"}));
         }
-        // A webhook of which nothing is said is none.
+        // An empty webhook configuration is none.
         let webhook = object.at("spec.conversion.webhook");
         if webhook.is_object() && !webhook.has("clientConfig") && webhook.get("conversionReviewVersions").is_none() {
             object.drop_path("spec.conversion.webhook");

@@ -1,8 +1,8 @@
 //! Endpoints: the addresses and ports behind a Service, in one object.
 //!
 //! Only syntax is checked, and only what changed: objects written by older servers stay writable. One rule is our
-//! own: an object that no controller manages may not have more than [`MAX_ADDRESSES`] addresses, because nobody would
-//! truncate it and proxies would have to read it whole with every change.
+//! own: an object that no controller manages may not have more than [`MAX_ADDRESSES`] addresses, because no
+//! controller would truncate it and proxies would have to parse all of it on every change.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::table::{AGE, NAME, SHOWN, Table, age, column, no_conditions, shortene
 use crate::value::ValueExt as _;
 use crate::view::labels::ENDPOINTS_MANAGED_BY;
 
-/// How many addresses an Endpoints object that nobody manages may have.
+/// How many addresses an Endpoints object without a controller may have.
 pub const MAX_ADDRESSES: usize = 1000;
 
 /// The kind.

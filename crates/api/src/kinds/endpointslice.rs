@@ -1,6 +1,6 @@
 //! EndpointSlice: some of the endpoints behind a Service, of one address type.
 //!
-//! The order of errors is the original's: hand-written rules first, then those it generates from the schema
+//! The order of errors is kube-apiserver's: hand-written rules first, then those it generates from the schema
 //! (`addressType` and the number of addresses of an endpoint).
 
 use serde_json::Value;
@@ -152,7 +152,7 @@ fn validate(object: &Value, errors: &mut Errors) {
     validate_endpoints(object, errors);
 }
 
-/// The hand-written rules for an update; says whether the endpoints are known to be as they were.
+/// The hand-written rules for an update; returns whether the endpoints are known to be unchanged.
 fn validate_changed(new: &Value, old: &Value, errors: &mut Errors) -> bool {
     meta::validate(new, true, names::name_is_subdomain, errors);
     validate_ports(new.items("ports"), errors);
@@ -271,7 +271,7 @@ fn validate_fqdn(path: &Path<'_>, name: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks zones or nodes of hints; says whether there were few enough.
+/// Checks zones or nodes of hints; returns whether there were few enough.
 fn validate_hints(path: &Path<'_>, hints: &[Value], rule: impl Fn(&str) -> Vec<String>, errors: &mut Errors) -> bool {
     if hints.len() > MAX_HINTS {
         errors.too_many(path, hints.len(), MAX_HINTS);

@@ -1,7 +1,7 @@
 //! Event (core/v1): something that happened to an object.
 //!
 //! `events.k8s.io/v1` shows the same stored objects under other names ([`super::events_event`]); the checks are
-//! shared, because the original makes them on one internal form and names its fields as here.
+//! shared, because kube-apiserver makes them on one internal form and names its fields as here.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::value::ValueExt as _;
 const MAX_WORD: usize = 128;
 const MAX_MESSAGE: usize = 1024;
 
-/// How long an Event lives, in seconds.
+/// The time to live of an Event, in seconds.
 pub const TTL: u64 = 3600;
 
 /// The kind.
@@ -105,7 +105,7 @@ struct EventRules;
 impl Rules for EventRules {
     fn validate_create(&self, object: &Value, errors: &mut Errors) {
         validate_legacy(object, "reportingComponent", errors);
-        // The original looks at the metadata of these only when all else is well.
+        // kube-apiserver validates the metadata of these only when everything else is valid.
         if errors.is_empty() {
             meta::validate(object, true, names::name_is_path_segment, errors);
         }

@@ -1,7 +1,7 @@
 //! Event (events.k8s.io/v1): the newer face of the stored core Event.
 //!
 //! Stored is the core form; [`to_core`] and [`from_core`] rename the fields that differ. Checks run on the core form
-//! and name its fields, as the original does, and they are stricter here: only the series of an Event may change.
+//! and name its fields, as kube-apiserver does, and they are stricter here: only the series of an Event may change.
 
 use std::borrow::Cow;
 
@@ -189,7 +189,7 @@ fn forbid(field: &str, is_set: bool, errors: &mut Errors) {
     }
 }
 
-/// Refuses a change of a field, which messages call as `field` says.
+/// Rejects a change of a field, which messages call `field`.
 fn keep(field: &str, new: &Value, old: &Value, errors: &mut Errors) {
     let stored = if field == "reportingController" { "reportingComponent" } else { field };
     let (value, before) = (new.at(stored), old.at(stored));

@@ -275,7 +275,7 @@ fn validate_tls(path: &Path<'_>, tls: &Value, excuses: Excuses, errors: &mut Err
     }
 }
 
-/// The first hosts. The original counts rules, not hosts, once there are too many.
+/// The first hosts. kube-apiserver counts rules, not hosts, once there are too many.
 fn hosts_cell(rules: &[Value]) -> String {
     let named = || rules.iter().enumerate().filter(|(_, rule)| !rule.text("host").is_empty());
     let shown: Vec<&str> = named().take(SHOWN).map(|(_, rule)| rule.text("host")).collect();

@@ -104,7 +104,7 @@ fn validate_parameters(parameters: &Value, errors: &mut Errors) {
     let path = Path::Root("spec.parameters");
     let before = errors.0.len();
     validate_reference(&path, parameters, errors);
-    // Generated rules of the original find missing names, so they are reported last.
+    // Generated rules of Kubernetes find missing names, so they are reported last.
     let (required, others): (Vec<_>, Vec<_>) =
         errors.0.drain(before..).partition(|error| error.reason == "FieldValueRequired");
     errors.0.extend(others);

@@ -27,7 +27,7 @@ pub static KIND: Kind = Kind {
 
 const COLUMNS: &[Column] = &[NAME, column("ParentRef", "What the address belongs to.")];
 
-// The original declares two columns and fills three cells; clients ignore the last one.
+// Kubernetes declares two columns and fills three cells; clients ignore the last one.
 static TABLE: Table = Table {
     columns: COLUMNS,
     row: |object, now| vec![object.text("metadata.name").into(), parent_cell(object).into(), age(object, now).into()],
@@ -71,7 +71,7 @@ fn validate_parent(parent: &Value, errors: &mut Errors) {
         return;
     }
     validate_names(parent, errors);
-    // Generated from the schema in the original, so after the others.
+    // Generated from the schema in kube-apiserver, so after the others.
     for field in ["resource", "name"] {
         if parent.text(field).is_empty() {
             errors.required(&path.child(field), "");

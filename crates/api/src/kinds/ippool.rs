@@ -138,7 +138,7 @@ fn validate_addresses(path: &Path<'_>, texts: &[&str], errors: &mut Errors) {
     }
 }
 
-/// Refuses a word that stands there twice.
+/// Rejects a duplicate value.
 pub(super) fn refuse_repeated(path: &Path<'_>, words: &[&str], errors: &mut Errors) {
     for (index, word) in words.iter().enumerate().filter(|(index, word)| words[..*index].contains(word)) {
         errors.duplicate(&path.index(index), *word);

@@ -1,4 +1,4 @@
-//! Lease: who holds something, and since when.
+//! Lease: the holder of something, and since when.
 //!
 //! Election by Lease relies on optimistic locking, so this is the one kind that refuses a PUT without a
 //! resourceVersion.
@@ -37,7 +37,7 @@ static TABLE: Table = Table {
 struct LeaseRules;
 
 impl Rules for LeaseRules {
-    // Coordinated election is not offered, so its fields are dropped as the original drops them.
+    // Coordinated election is not offered, so its fields are dropped as kube-apiserver drops them.
     fn prepare_create(&self, object: &mut Value) {
         for field in ["spec.strategy", "spec.preferredHolder"] {
             object.drop_path(field);

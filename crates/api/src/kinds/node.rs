@@ -73,7 +73,7 @@ impl Rules for NodeRules {
         for field in ["spec.configSource", "status.config", "spec.podPreemptionPolicy"] {
             object.drop_path(field);
         }
-        // A new node is not ready until a controller says so; without the taint Pods could be placed in between.
+        // A new node is not ready until a controller sets it; without the taint Pods could be placed in between.
         let taints = object.items("spec.taints");
         if !taints.iter().any(|taint| taint.text("key") == NOT_READY && taint.text("effect") == "NoSchedule") {
             let mut taints = taints.to_vec();
@@ -147,7 +147,7 @@ fn sync_pod_cidrs(object: &mut Value) {
 }
 
 fn validate_taints(taints: &[Value], errors: &mut Errors) {
-    // The original reports taints under metadata.
+    // kube-apiserver reports taints under metadata.
     let list = Path::Root("metadata.taints");
     let mut seen = HashSet::new();
     for (index, taint) in taints.iter().enumerate() {

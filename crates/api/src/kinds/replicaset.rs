@@ -1,4 +1,4 @@
-//! ReplicaSet: so many Pods of one template.
+//! ReplicaSet: a number of Pods of one template.
 
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ impl Rules for ReplicaSetRules {
 
 fn validate_spec(spec: &Value, errors: &mut Errors) {
     not_negative(&SPEC, spec, &["replicas", "minReadySeconds"], errors);
-    // The original says `deployment` here, too.
+    // kube-apiserver has `deployment` here, too.
     let selector = validate_selector(spec, "deployment", errors);
     validate_template(spec, selector.as_ref(), errors);
 }

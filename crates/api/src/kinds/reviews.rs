@@ -1,7 +1,7 @@
-//! Questions about access and identity: answered, never stored.
+//! Access and identity reviews: answered, never stored.
 //!
-//! Only names, shapes and checks live here; the server answers. The original has no name for what is wrong with an
-//! access review, so its errors stand under an empty kind: the server does the same with what these rules find.
+//! Only names, shapes and checks are here; the server answers. Kubernetes reports errors of access reviews under
+//! an empty kind: the server does the same with the errors of these rules.
 
 use serde_json::{Map, Value};
 
@@ -72,7 +72,7 @@ pub static SUBJECT_ACCESS_REVIEW: Kind = review(
     &AccessRules { subject: true, local: false },
 );
 
-/// Who am I?
+/// SelfSubjectReview.
 pub static SELF_SUBJECT_REVIEW: Kind = review(
     "authentication.k8s.io",
     "SelfSubjectReview",
@@ -92,7 +92,7 @@ pub static TOKEN_REVIEW: Kind = review(
     &OpenRules,
 );
 
-/// Questions whose shape is all there is to check.
+/// Reviews of which only the shape is checked.
 struct OpenRules;
 
 impl Rules for OpenRules {
@@ -101,11 +101,11 @@ impl Rules for OpenRules {
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
 }
 
-/// Questions about one request.
+/// Reviews of one request.
 struct AccessRules {
-    /// The question names a user.
+    /// The review names a user.
     subject: bool,
-    /// It is asked in a namespace.
+    /// The review is namespaced.
     local: bool,
 }
 
@@ -155,7 +155,7 @@ fn validate_selector(name: &str, selector: &Value, errors: &mut Errors) {
     }
 }
 
-/// A question has no identity.
+/// A review has no identity.
 fn validate_metadata(object: &Value, local: bool, errors: &mut Errors) {
     let is_set = |(key, value): (&String, &Value)| match key.as_str() {
         "managedFields" => false,

@@ -47,7 +47,7 @@ impl Rules for RoleRules {
             validate_rule(&list.index(index), rule, self.namespaced, errors);
         }
         validate_aggregation(object.at("aggregationRule"), errors);
-        // Missing verbs are found by generated rules in the original, so they are reported last.
+        // Missing verbs are found by generated rules in kube-apiserver, so they are reported last.
         for (index, _) in rules.iter().enumerate().filter(|(_, rule)| rule.items("verbs").is_empty()) {
             errors.required(&list.index(index).child("verbs"), "");
         }

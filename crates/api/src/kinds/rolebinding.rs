@@ -1,4 +1,4 @@
-//! RoleBinding and ClusterRoleBinding: who has the rules of which role, in one namespace or everywhere.
+//! RoleBinding and ClusterRoleBinding: the subjects of a role, in one namespace or everywhere.
 
 use serde_json::Value;
 
@@ -110,7 +110,7 @@ impl Rules for BindingRules {
         for (index, subject) in object.items("subjects").iter().enumerate() {
             validate_subject(&list.index(index), subject, self.namespaced, errors);
         }
-        // Missing names are found by generated rules in the original, so they are reported last.
+        // Missing names are found by generated rules in kube-apiserver, so they are reported last.
         for (index, subject) in object.items("subjects").iter().enumerate() {
             if subject.text("name").is_empty() {
                 errors.required(&list.index(index).child("name"), "");

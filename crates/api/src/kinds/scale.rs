@@ -1,7 +1,7 @@
 //! Scale: how many Pods something has and should have, the same for every kind that has some.
 //!
 //! It is never stored: the subresource `scale` of a kind shows it, and what is written to it becomes the kind's own
-//! `spec.replicas`. So it stands in no table of kinds.
+//! `spec.replicas`. So it is in no table of kinds.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Secret: bytes under file-like keys, with checks that depend on the type.
 //!
-//! `stringData` is only a way of writing: it is folded into `data` before anything else looks at the object.
+//! `stringData` is write-only: it is merged into `data` before the object is used otherwise.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,9 +1,9 @@
 //! Service: an abstract way to reach a set of Pods, and the kind with by far the most rules.
 //!
-//! What is particular stands in the modules below, one idea each; this file says when each is asked. On create:
+//! The details are in the modules below, one topic each; this file defines when each is applied. On create:
 //! defaults, then addresses and ports are claimed, then the status is cleared, then everything is validated. So a
-//! claim that fails hides every other error, as clients of the original know it. On update the same, with the old
-//! object helping to guess what a client that left something out means.
+//! claim that fails hides every other error, as in kube-apiserver. On update the same, with omitted fields
+//! completed from the old object.
 
 use serde_json::{Value, json};
 

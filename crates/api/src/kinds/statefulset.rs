@@ -1,7 +1,7 @@
 //! StatefulSet: Pods with stable identities; a name outlives its Pod.
 //!
-//! There are no persistent volumes here, so a set that asks for some is refused: without them its Pods would start with
-//! nothing each time, which is what such a set is made to prevent.
+//! There are no persistent volumes here, so a set that requests some is rejected: without them its Pods would start
+//! empty each time, which is what a StatefulSet is meant to prevent.
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! What the kinds that keep Pods running have in common: checks of their selectors and counts, cells of their rows.
 //!
-//! In: objects of ReplicaSet, Deployment, StatefulSet and ReplicationController. Out: field errors in Kubernetes' words.
+//! In: objects of ReplicaSet, Deployment, StatefulSet and ReplicationController. Out: field errors as in Kubernetes.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub(super) fn not_more_than_all(status: &Value, fields: &[&str], ready: &str, er
     }
 }
 
-/// Refuses a count of collisions that goes back: names of old revisions would be given out again.
+/// Rejects a decreasing collision count: names of old revisions would be reused.
 pub(super) fn collisions_only_grow(new: &Value, old: &Value, errors: &mut Errors) {
     let path = "status.collisionCount";
     if new.int(path) < old.int(path) {
@@ -129,14 +129,14 @@ pub(super) fn warn_of_name(object: &Value, out: &mut Vec<String>) {
     }
 }
 
-/// Warns of what stands in the template of a new or changed object.
+/// Adds warnings about the template of a new or changed object.
 pub(super) fn warn_of_template(new: &Value, old: Option<&Value>, out: &mut Vec<String>) {
     if old.is_none_or(|old| old.int("metadata.generation") != new.int("metadata.generation")) {
         template::warn(&SPEC.child("template"), new.at("spec.template"), out);
     }
 }
 
-/// One Pod, unless the author says another number.
+/// One Pod by default.
 pub(super) fn one_replica(object: &mut Value) {
     if !object.has("spec.replicas") {
         object.put("spec.replicas", 1);

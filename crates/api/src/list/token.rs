@@ -1,7 +1,7 @@
-//! Continue tokens: where a list that was cut goes on, as text that clients hand back.
+//! Continue tokens: the position after a page of a list, as an opaque string for clients.
 //!
 //! URL-safe base64 without padding of `{"v":"meta.k8s.io/v1","rv":7,"start":"ns/name\u0000"}`. Clients may send
-//! anything, so a token is read with suspicion, and what is wrong is said in Kubernetes' words.
+//! anything, so a token is validated, and errors have the messages of Kubernetes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,12 +13,13 @@ use crate::status::Status;
 
 const VERSION: &str = "meta.k8s.io/v1";
 
-/// Where a list goes on.
+/// Where a list continues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Continue {
     /// The version of the store that the list shows; −1: whatever is there now.
     pub version: i64,
-    /// The first key, relative to the prefix of the list. A key followed by a zero byte is just behind that key.
+    /// The first key, relative to the prefix of the list. A key followed by a zero byte is the next possible key
+    /// after it.
     pub start: String,
 }
 
@@ -64,7 +65,7 @@ impl Continue {
     }
 }
 
-/// The bytes, or where the text stops to make sense. The library is more exact than the original about the bits that
+/// The bytes, or where the text stops to make sense. The library is more exact than Kubernetes about the bits that
 /// are left over, and counts errors otherwise.
 pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3 + 2);
@@ -95,7 +96,7 @@ pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
     Ok(out)
 }
 
-/// The three members, or what Go's decoder says.
+/// The three members, or the error of Go's decoder.
 fn read(json: &[u8]) -> Result<(String, i64, String), String> {
     let value: Value = serde_json::from_slice(json).map_err(|error| {
         let found = json.get(error.column().saturating_sub(1)).copied().unwrap_or_default();

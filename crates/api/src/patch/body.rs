@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::field::quote;
 
-/// The original stops to collect complaints here.
+/// kube-apiserver stops collecting errors here.
 const MAX_COMPLAINTS: usize = 100;
 
 /// The value, and what is wrong with it in strict eyes.

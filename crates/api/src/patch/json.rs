@@ -1,8 +1,8 @@
-//! JSON patch: a list of operations flows in and is carried out one by one; the first that fails fails all.
+//! JSON patch: a list of operations, applied in order; the first failure fails all.
 //!
-//! Own code, not the `json-patch` crate: the library behind the original departs from RFC 6902 in ways clients can see.
+//! Own code, not the `json-patch` crate: the library behind Kubernetes departs from RFC 6902 in ways clients can see.
 //! `replace` of a missing member adds it, `copy` of a missing member adds null, indices may be negative or carry a
-//! sign, and what stands before the first slash of a path is not looked at. The whole document can be replaced or
+//! sign, and what is before the first slash of a path is ignored. The whole document can be replaced or
 //! tested, but not added, moved or removed.
 
 use std::borrow::Cow;
@@ -219,7 +219,7 @@ fn remove(root: &mut Value, path: &str) -> Result<Value, &'static str> {
     }
 }
 
-/// The place of an index among so many; negative ones count from the end.
+/// The position of an index in a list of this length; negative ones count from the end.
 fn index(key: &str, length: usize) -> Option<usize> {
     let number: i64 = key.parse().ok()?;
     let length = i64::try_from(length).ok()?;

@@ -1,6 +1,6 @@
 //! Merge patch: a partial object flows in, null removes, objects merge, everything else replaces.
 //!
-//! RFC 7386 as the library behind the original reads it. The difference shows with nulls inside a value that is new:
+//! RFC 7386 as the library behind Kubernetes reads it. The difference shows with nulls inside a value that is new:
 //! they are dropped there too, even from objects in lists.
 
 use serde_json::{Map, Value};

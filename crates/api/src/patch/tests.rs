@@ -154,7 +154,7 @@ fn merge_sets_removes_and_replaces() {
     let object = json!({"labels": {"a": "1", "b": "2"}, "ports": [1, 2], "x": {"y": 1}});
     let patch = json!({"labels": {"a": null, "c": "3"}, "ports": [3], "x": [null, {"n": null}], "new": {"n": null, "l": [{"n": null}]}});
     let patched = run(PatchKind::Merge, &object, &patch);
-    // Nulls stay where a list replaces an object, and go everywhere else: so does the original.
+    // Nulls stay where a list replaces an object, and go everywhere else: so does kube-apiserver.
     let expected = json!({"labels": {"b": "2", "c": "3"}, "ports": [3], "x": [null, {"n": null}], "new": {"l": [{}]}});
     assert_eq!(patched, Ok(expected));
 }

@@ -1,4 +1,4 @@
-//! Values as Go prints them: part of the words that a strategic merge patch fails with.
+//! Values as Go prints them: part of the error messages of strategic merge patches.
 //!
 //! JSON decoded into Go's untyped values prints as `map[a:1 b:[x y]]`, keys sorted; integers stay integers.
 

@@ -1,12 +1,12 @@
-//! What the original says of a strategically patched object that does not fit its type.
+//! The errors of kube-apiserver for a strategically patched object that does not fit its type.
 //!
-//! It converts such an object without going through JSON, and that converter has words of its own.
+//! It converts such an object without going through JSON, and that converter has its own messages.
 
 use serde_json::Value;
 
 use crate::schema::{Shape, TypeId};
 
-/// The first complaint about a value of this type; `detail` is what the JSON decoder said, for the name of the Go type.
+/// The first error about a value of this type; `detail` is the error of the JSON decoder, for the name of the Go type.
 pub(super) fn first(ty: TypeId, value: &Value, detail: &str) -> Option<String> {
     let (_, named) = detail.rsplit_once("of type ")?;
     shape(&Shape::Object(ty), value, named)

@@ -63,7 +63,7 @@ fn setters(pod: bool, names: &[&str]) -> Option<String> {
     }
 }
 
-/// `"a", "b"`. Quotes in the words are not escaped.
+/// `"a", "b"`. Quotes in the values are not escaped.
 fn quoted<'w>(words: impl IntoIterator<Item = &'w &'w str>) -> String {
     words.into_iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
 }

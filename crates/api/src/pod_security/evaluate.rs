@@ -14,7 +14,7 @@ use crate::value::ValueExt as _;
 pub struct Violation {
     /// The id of the check, as in Kubernetes.
     pub check: &'static str,
-    /// What is forbidden, in a few words.
+    /// What is forbidden, in short.
     pub reason: &'static str,
     /// Which parts of the Pod violate the check.
     pub detail: String,

@@ -1,6 +1,6 @@
 //! A value becomes a message.
 //!
-//! Fields are written by number. Plain ones are written even when they are zero, because the original does so and old
+//! Fields are written by number. Plain ones are written even when they are zero, because Kubernetes does so and old
 //! readers count on it; pointers only when set. A value of the wrong type is written as zero: objects were checked
 //! before they came here.
 

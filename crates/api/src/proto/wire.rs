@@ -3,7 +3,7 @@
 //! Reading never copies and never trusts a length; writing puts the length of a nested message in front of it after
 //! the message is known, which moves bytes only when it is long.
 
-/// What can be wrong with bytes; the words are those of the original.
+/// Decoding errors; the messages are those of kube-apiserver.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProtoError {
     /// No bytes at all.
@@ -33,7 +33,7 @@ pub enum ProtoError {
     /// A wire type that does not exist.
     #[error("proto: illegal wireType {0}")]
     WireType(u8),
-    /// A field has another type than its number says.
+    /// A field has a type that does not match its number.
     #[error("proto: wrong wireType = {0} for field {1}")]
     Mismatch(u8, String),
     /// Messages nest too deeply.
@@ -51,7 +51,7 @@ pub(super) enum Payload<'a> {
     Fixed64(u64),
     Bytes(&'a [u8]),
     Fixed32,
-    /// A group, which nobody writes any more; its content is skipped.
+    /// A group, which is deprecated; its content is skipped.
     Group,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
             if index == 10 {
                 return Err(ProtoError::Overflow);
             }
-            // Bits beyond 64 fall off, as they do in the original.
+            // Bits beyond 64 fall off, as they do in kube-apiserver.
             value |= u64::from(byte & 0x7f) << (7 * index);
             if *byte < 0x80 {
                 self.rest = &self.rest[index + 1..];

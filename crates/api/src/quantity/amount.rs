@@ -35,7 +35,7 @@ impl Amount {
     /// Reads a quantity.
     ///
     /// # Errors
-    /// Go's words for what is wrong.
+    /// Go's error message.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         if text.is_empty() {
@@ -111,7 +111,7 @@ impl Amount {
         clamp(self.exact_thousandths())
     }
 
-    /// Whether it is an integer after rounding to thousandths, as the original checks it.
+    /// Whether it is an integer after rounding to thousandths, as kube-apiserver checks it.
     #[must_use]
     pub fn is_integer(&self) -> bool {
         self.exact_thousandths() % 1000 == 0

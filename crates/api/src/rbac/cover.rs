@@ -1,7 +1,7 @@
 //! Whether the rules of a user cover the rules that they want to grant.
 //!
-//! Rules are taken apart into the smallest ones; each must be covered by a single rule of the owner. What is not covered is put together
-//! again, by resource, and worded as Kubernetes words it.
+//! Rules are split into the smallest ones; each must be covered by a single rule of the owner. What is not covered is merged again, by
+//! resource, and formatted as Kubernetes formats it.
 
 use std::collections::BTreeSet;
 

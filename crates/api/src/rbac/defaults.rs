@@ -20,7 +20,7 @@ const BOOTSTRAPPING: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaul
 const AGGREGATE_TO: &str = "rbac.authorization.k8s.io/aggregate-to-";
 /// What the tables call the group without a name.
 const CORE: &str = "core";
-/// The role that says what a kubelet may do; the Node authorizer limits it to what is its own.
+/// The role with the permissions of a kubelet; the Node authorizer limits it to its own objects.
 const NODE: &str = "system:node";
 
 const TABLES: &[&str] = &[
@@ -41,7 +41,7 @@ pub struct Default {
 pub static DEFAULTS: LazyLock<Vec<Default>> =
     LazyLock::new(|| TABLES.iter().flat_map(|table| table.split("\n\n")).filter_map(parse).collect());
 
-/// What a kubelet may do before it is asked whose the object is.
+/// The permissions of a kubelet before the Node authorizer checks the object.
 pub static NODE_RULES: LazyLock<Vec<PolicyRule>> = LazyLock::new(|| {
     let found = DEFAULTS.iter().find(|default| default.object.text("metadata.name") == NODE);
     found.map_or_else(Vec::new, |default| PolicyRule::read_all(&default.object))

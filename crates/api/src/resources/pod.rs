@@ -76,8 +76,8 @@ fn replace(sum: &mut ResourceList, pod: &Value, part: Part, pod_level: fn(&str) 
     sum.0.extend(of(pod.at("spec"), part).masked(pod_level).0);
 }
 
-/// The sum over containers. The second argument of `resources` says whether the container can be resized: init
-/// containers that run to completion cannot.
+/// The sum over containers. The second argument of `resources` is whether the container can be resized: init containers
+/// that run to completion cannot.
 fn aggregate(pod: &Value, resources: impl Fn(&Value, bool) -> ResourceList) -> ResourceList {
     let mut sum = ResourceList::default();
     for container in pod.items("spec.containers") {

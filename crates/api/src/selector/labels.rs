@@ -146,7 +146,7 @@ impl<'t> Parser<'t> {
         }
         let wrong = names::qualified_name(key);
         if !wrong.is_empty() {
-            // The original has no path here, and prints that.
+            // kube-apiserver has no path here, and prints that.
             return Err(format!("<nil>: Invalid value: {}: {}", quote(key), wrong.join("; ")));
         }
         if negated || matches!(self.peek(), "" | ",") {

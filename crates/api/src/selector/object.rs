@@ -1,4 +1,4 @@
-//! Selectors that stand in objects: `matchLabels` and `matchExpressions`, or a plain map of labels.
+//! Selectors in objects: `matchLabels` and `matchExpressions`, or a plain map of labels.
 //!
 //! In: the JSON of a LabelSelector. Out: the same [`Selector`] that texts give, and the text by which people know it.
 

@@ -1,6 +1,6 @@
-//! What the validation of CustomResourceDefinitions says of a schema, except for its rules in CEL.
+//! Validation of the schemas of CustomResourceDefinitions, except for their CEL rules.
 //!
-//! In: the JSON of `openAPIV3Schema`. Out: field errors in the order of the original: the root, then whether the schema
+//! In: the JSON of `openAPIV3Schema`. Out: field errors in the order of Kubernetes: the root, then whether the schema
 //! is structural (or else whether its defaults are valid), then what is forbidden or contradictory anywhere in it.
 
 mod complete;

@@ -1,6 +1,6 @@
 //! `format`: which formats of strings are known, and which strings have them.
 //!
-//! The checks accept exactly what the original accepts, including its oddities; unknown formats restrict nothing.
+//! The checks accept exactly what Kubernetes accepts, including its oddities; unknown formats restrict nothing.
 
 mod email;
 mod number;
@@ -120,7 +120,7 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// A date, `T`, and a time with an offset. The original looks only at the first two parts of a text with more.
+/// A date, `T`, and a time with an offset. kube-apiserver looks only at the first two parts of a text with more.
 fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
     let mut parts = lower.split('t');
@@ -141,7 +141,7 @@ fn is_time(text: &str) -> bool {
         && within(6, "59")
 }
 
-/// A duration of Go, or numbers with units in words (`2 days`).
+/// A duration in Go's notation, or numbers with spelled-out units (`2 days`).
 fn is_duration(text: &str) -> bool {
     crate::duration::parse(text).is_ok() || is_wordy_duration(text)
 }

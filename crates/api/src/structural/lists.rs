@@ -9,7 +9,7 @@ use super::metadata::child;
 use super::{Additional, ListType, Structural, go};
 use crate::field::{Errors, FieldError, Path};
 
-/// Checks the lists of an object. On updates nothing is said if the old object had such errors already.
+/// Checks the lists of an object. Updates do not report errors that the old object already had.
 pub(super) fn validate(schema: &Structural, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     if !schema.has_unique_lists {
         return;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use regex::bytes::Regex;
 
-/// A regular expression, or Go's words for what is wrong with its text, once one of them is known.
+/// A regular expression, or Go's error message for its text, once one of them is known.
 type Compiled = OnceLock<Result<Arc<Regex>, String>>;
 
 /// A regular expression with Go's syntax. Two are equal if their texts are.
@@ -29,7 +29,7 @@ impl Pattern {
         self.text.is_empty()
     }
 
-    /// The text as it stands in the schema.
+    /// The text from the schema.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -38,7 +38,7 @@ impl Pattern {
     /// Whether a part of a text matches.
     ///
     /// # Errors
-    /// Go's words for what is wrong with the pattern.
+    /// Go's error message for the pattern.
     pub fn is_match(&self, text: &str) -> Result<bool, String> {
         let regex = match &self.compiled {
             Some(kept) => kept.get_or_init(|| cel::compile_regex(&self.text)).clone()?,

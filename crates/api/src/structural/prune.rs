@@ -128,7 +128,7 @@ fn prune_members(
     members.retain(|name, value| keep(name, value, schema, resource, preserved, place, unknown));
 }
 
-/// Prunes the value of a member and says whether the member stays.
+/// Prunes the value of a member and returns whether the member stays.
 fn keep(
     name: &str,
     value: &mut Value,

@@ -1,4 +1,4 @@
-//! Values and what is said of them, as a kube-apiserver answered.
+//! Values and the validation errors of a kube-apiserver.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn with_spec(f: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"f": f}}}})
 }
 
-/// What is said of a value of the field `spec.f` with this schema.
+/// The errors for a value of the field `spec.f` with this schema.
 fn of_field(schema: &Value, value: &Value) -> Vec<String> {
     complaints_of_update(&with_spec(schema), &json!({"spec": {"f": value}}), None)
 }

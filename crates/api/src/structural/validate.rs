@@ -1,4 +1,4 @@
-//! Values checked against a schema, with the words of the original.
+//! Validates values against a schema, with the messages of kube-apiserver.
 //!
 //! In: a value after pruning and defaulting, on updates the old one too. Out: field errors. Nothing is allocated for a
 //! value without errors, except where alternatives (`anyOf`, `oneOf`, `not`) are tried.
@@ -16,7 +16,7 @@ use super::ratchet::Change;
 use super::{Structural, lists, metadata};
 use crate::field::{Errors, FieldError, Path};
 
-/// Errors that are kept; more say nothing new, and would take more memory than the request.
+/// Maximum number of errors; more give no new information, and would take more memory than the request.
 const MAX_ERRORS: usize = 10_000;
 
 impl Structural {
@@ -68,7 +68,7 @@ impl Structural {
 /// What holds for a whole validation.
 #[derive(Clone, Copy)]
 struct Context<'c> {
-    /// Where the value stands, if it is not the root of an object.
+    /// The path of the value, if it is not the root of an object.
     path: Option<&'c Path<'c>>,
     /// `x-kubernetes-int-or-string` does not restrict the type.
     raw: bool,

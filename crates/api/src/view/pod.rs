@@ -32,7 +32,7 @@ pub struct PodSpec {
     /// Whether it uses the network of its node.
     #[serde(deserialize_with = "or_default")]
     pub host_network: bool,
-    /// The host name it asks for; empty for none.
+    /// The requested host name; empty for none.
     #[serde(deserialize_with = "or_default")]
     pub hostname: Box<str>,
     /// The Service in whose DNS domain its host name is found; empty for none.
@@ -195,7 +195,7 @@ impl PodSpec {
 }
 
 impl Container {
-    /// Whether an init container goes on beside the others.
+    /// Whether an init container keeps running beside the others (a sidecar).
     #[must_use]
     pub fn is_sidecar(&self) -> bool {
         &*self.restart_policy == "Always"

@@ -68,7 +68,7 @@ pub struct ServiceSpec {
     pub external_ips: Vec<Box<str>>,
     /// The implementation of its load balancer.
     pub load_balancer_class: Option<Box<str>>,
-    /// Prefixes of clients that may use its load balancer; everybody when empty.
+    /// Source ranges of clients that may use its load balancer; all clients when empty.
     #[serde(deserialize_with = "or_default")]
     pub load_balancer_source_ranges: Vec<Box<str>>,
     /// `ClientIP` or `None`.

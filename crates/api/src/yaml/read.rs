@@ -1,6 +1,6 @@
 //! YAML text becomes a value.
 //!
-//! Only the first document is read, as the original does. Aliases are copied, and what they copy is bounded, so a small
+//! Only the first document is read, as Kubernetes does. Aliases are copied, and what they copy is bounded, so a small
 //! text cannot become a large value. Duplicate keys are reported with their line; the last one wins.
 
 use std::borrow::Cow;
@@ -17,13 +17,13 @@ use crate::field::quote;
 /// How many values and bytes anchors and aliases may copy.
 const MAX_COPIED: usize = 16 << 20;
 
-/// The text is no YAML, or says what JSON cannot.
+/// The text is not valid YAML, or cannot be represented in JSON.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct YamlError(String);
 
-/// Reads the first document. The second part tells of keys that came twice, in the words of the original: one text
-/// for the whole document, or none.
+/// Parses the first document. The second part reports duplicate keys, with the message of kube-apiserver: one text for
+/// the whole document, or none.
 ///
 /// # Errors
 /// When the text is no YAML that JSON could say, or is built to exhaust memory.

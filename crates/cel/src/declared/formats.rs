@@ -60,7 +60,7 @@ const UNITS: [(&[&str], i64); 8] = [
     (&["w", "wk", "week"], 604_800_000_000_000),
 ];
 
-/// A duration as Go writes it, or numbers with units in words, such as `2 days`.
+/// A duration in Go's notation, or numbers with spelled-out units, such as `2 days`.
 fn duration(text: &str) -> Option<i64> {
     parse_duration(text).or_else(|| words(text))
 }

@@ -92,7 +92,7 @@ impl<'e> Estimator<'e> {
         self.entries_of(operand.expr?)
     }
 
-    /// The size of an operand: what was computed for it, or what the schema says about it.
+    /// The size of an operand: the computed size, or the limit from the schema.
     pub(super) fn size_of(&self, operand: &Operand<'_>) -> Range {
         operand.size.or_else(|| self.declared_size(&operand.path)).unwrap_or(Range::UNKNOWN)
     }
@@ -107,7 +107,7 @@ pub(super) fn pattern_cost(text: Range, pattern: Range) -> Range {
     text.add(Range::fixed(1)).scale(STRING).multiply(pattern.scale(PATTERN))
 }
 
-/// Standard functions that look at strings and lists; without the cost of their arguments.
+/// Standard functions on strings and lists; without the cost of their arguments.
 fn strings(id: &str, target: Option<&Operand<'_>>, args: &[Operand<'_>]) -> Option<Estimated> {
     Some(match (id, target, args) {
         ("string_format", Some(target), _) => (unknown(target).scale(STRING), None),

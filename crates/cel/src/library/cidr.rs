@@ -51,7 +51,7 @@ impl Cidr {
     }
 
     /// # Errors
-    /// Go's words for what is wrong.
+    /// Go's error message.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let context = "network address parse error during conversion from string";
         let parsed = Self::parse_go(text)

@@ -8,7 +8,7 @@ use crate::types::Type;
 use crate::value::convert::convert;
 use crate::value::{List, Map, Value};
 
-/// Digits behind the point unless a clause says otherwise.
+/// Digits after the decimal point, unless a clause sets another precision.
 const PRECISION: usize = 6;
 
 /// What a clause wants done with its argument.
@@ -102,7 +102,7 @@ fn parse_clause(text: &str) -> Result<(Clause, &str), String> {
         Some('X') => Clause::Hex { upper: true },
         Some('o') => Clause::Octal,
         other => {
-            // The reference implementation looks at one byte.
+            // The reference implementation reads one byte.
             let byte = other.map_or(0, |c| c.to_string().bytes().next().unwrap_or(0));
             return Err(format!("unrecognized formatting clause \"{}\"", char::from(byte)));
         }

@@ -1,4 +1,4 @@
-//! IP addresses, read with the words of Go's `netip`.
+//! IP addresses, parsed with the error messages of Go's `netip`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -102,7 +102,7 @@ pub(super) fn is_mapped(ip: &IpAddr) -> bool {
 /// An address, and whether it has a zone.
 ///
 /// # Errors
-/// Go's words for what is wrong.
+/// Go's error message.
 pub(super) fn parse_go(text: &str) -> Result<(IpAddr, bool), String> {
     let fail = |what: &str, at: &str| {
         let at = if at.is_empty() { String::new() } else { format!(" (at {})", go_quote(at)) };

@@ -55,7 +55,7 @@ impl fmt::Display for Quantity {
 
 impl Quantity {
     /// # Errors
-    /// Kubernetes' words for what is wrong.
+    /// The error message of Kubernetes.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let amount = if text == "0" { Amount::Small(0, 0) } else { parse_amount(text)? };
         Ok(Self { amount, computed: false })

@@ -1,4 +1,4 @@
-//! Regular expressions with the syntax and the words of Go's `regexp`, executed in linear time.
+//! Regular expressions with the syntax and errors of Go's `regexp`, executed in linear time.
 
 mod class;
 mod translate;
@@ -36,7 +36,7 @@ pub(super) fn add(all: &mut Functions) {
 /// Compiles a pattern.
 ///
 /// # Errors
-/// Go's words for what is wrong with it.
+/// Go's error message for the pattern.
 pub fn compile(pattern: &str) -> Result<Arc<Regex>, String> {
     let translated = translate::translate(pattern).map_err(|error| format!("error parsing regexp: {error}"))?;
     let built = RegexBuilder::new(&translated).size_limit(SIZE).dfa_size_limit(SIZE).nest_limit(500).build();

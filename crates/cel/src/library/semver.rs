@@ -21,7 +21,7 @@ pub struct Version {
     build: Vec<String>,
 }
 
-/// A part of a pre-release. Numbers come before words.
+/// A part of a pre-release. Numbers sort before text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Pre {
     Number(u64),

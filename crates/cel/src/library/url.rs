@@ -1,4 +1,4 @@
-//! URLs: parsed as Go's `net/url` does for requests, with its words.
+//! URLs: parsed as by Go's `net/url` for requests, with its errors.
 
 mod parse;
 

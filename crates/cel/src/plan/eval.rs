@@ -21,7 +21,7 @@ pub(super) fn evaluate<'a>(root: &Node, slots: usize, variables: &Variables<'a>,
 /// A variable of a comprehension.
 pub(super) enum Local<'p, 'a> {
     Unset,
-    /// An accumulator that nobody has looked at yet.
+    /// An accumulator that has not been read yet.
     Lazy(&'p Node),
     Set(Outcome<'a>),
 }

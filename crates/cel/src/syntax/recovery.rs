@@ -1,8 +1,8 @@
 //! Tokens under a cursor, and what to do when the next one does not fit.
 //!
 //! Users know the messages of cel-go, whose parser is generated: it drops a token if the one behind it fits, pretends a
-//! missing one if the rest fits, and otherwise skips to a token with which one of the open rules could go on. This file
-//! follows that strategy; `grammar` says which tokens fit where.
+//! missing one if the rest fits, and otherwise skips to a token with which one of the open rules could continue. This
+//! file implements that strategy; `grammar` defines which tokens fit where.
 
 use super::token::{Kind, Set, Token};
 use crate::issues::Report;

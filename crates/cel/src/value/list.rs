@@ -221,7 +221,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Adds elements behind the last one, in place where nobody else has the list.
+    /// Appends elements, in place if the list is not shared.
     pub(crate) fn push_all(&mut self, values: impl IntoIterator<Item = Value<'a>>) {
         if let Repr::Values(known) = &mut self.0 {
             Arc::make_mut(known).extend(values);

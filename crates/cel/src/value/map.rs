@@ -229,7 +229,7 @@ impl<'a> Map<'a> {
         self.iter().next()
     }
 
-    /// Inserts an entry that is not there yet, in place where nobody else has the map. False if the key is there.
+    /// Inserts an entry, in place if the map is not shared. False if the key already exists.
     pub(crate) fn insert_new(&mut self, key: Value<'a>, value: Value<'a>) -> bool {
         if self.find(&key).is_some() {
             return false;

@@ -157,7 +157,7 @@ impl Timestamp {
     /// Seconds east of UTC at this point in time, in a zone given by name or as `+01:00`.
     ///
     /// # Errors
-    /// Go's words for what is wrong with the zone.
+    /// Go's error message for the time zone.
     pub(crate) fn offset_in(&self, zone: &str) -> Result<i64, String> {
         if let Some((hours, minutes)) = zone.split_once(':') {
             let (hours, minutes) = (atoi(hours)?, atoi(minutes)?);

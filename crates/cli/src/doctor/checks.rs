@@ -55,7 +55,7 @@ pub(crate) struct Check {
     pub(crate) impact: &'static str,
     /// The code of its own findings; empty where all findings are those of [`diagnose`].
     pub(crate) code: &'static str,
-    /// Whether a failure may be gone a moment later.
+    /// Whether a failure may be transient.
     pub(crate) transient: bool,
     /// Runs it.
     pub(crate) run: fn(&Evidence<'_>) -> CheckResult,

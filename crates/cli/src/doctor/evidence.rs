@@ -44,7 +44,7 @@ pub struct Cluster {
     pub nodes: Vec<Value>,
     /// Events of failed probes.
     pub events: Vec<Value>,
-    /// Deployments and StatefulSets; they say their kind.
+    /// Deployments, StatefulSets and DaemonSets; with their kind.
     pub workloads: Vec<Value>,
     /// ServiceCIDRs.
     pub ranges: Vec<Value>,
@@ -68,7 +68,7 @@ pub enum Dial {
 }
 
 impl Dial {
-    /// In words.
+    /// As text.
     pub fn words(&self) -> String {
         match self {
             Self::Connected => "connected".to_owned(),
@@ -114,7 +114,7 @@ pub struct Probes {
     pub no_route: BTreeMap<IpAddr, String>,
     /// Connections to its own addresses.
     pub frontends: Measured<BTreeMap<SocketAddr, Dial>>,
-    /// What its name leads to.
+    /// The result of resolving its name.
     pub name: Measured<NameAnswer>,
 }
 
@@ -160,7 +160,7 @@ pub struct Endpoint {
     pub protocol: Protocol,
     /// The name of its port.
     pub port: String,
-    /// Whether it takes new connections.
+    /// Whether it accepts new connections.
     pub ready: bool,
     /// Whether it serves, although it may be terminating.
     pub serving: bool,
@@ -242,7 +242,7 @@ pub(crate) fn has_labels(object: &Value, path: &str, wanted: &serde_json::Map<St
     wanted.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
 }
 
-/// Whether a Pod has ended for good.
+/// Whether a Pod has terminated.
 pub(crate) fn is_over(pod: &Value) -> bool {
     ["Succeeded", "Failed"].contains(&pod.text("status.phase"))
 }
@@ -351,7 +351,7 @@ impl<'a> Evidence<'a> {
         endpoints(slices.filter(|_| !self.is_external_name()))
     }
 
-    /// Its endpoints that take new connections.
+    /// Its endpoints that accept new connections.
     pub fn ready(&self) -> Vec<Endpoint> {
         self.endpoints().into_iter().filter(|endpoint| endpoint.ready).collect()
     }

@@ -25,9 +25,9 @@ use super::evidence::{Measured, Unmeasured};
 /// How bad something is, worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// Allows an attacker to take the cluster over, or fails now.
+    /// Allows an attacker to take over the cluster, or fails now.
     Critical,
-    /// Gives more than most clusters need, or fails soon.
+    /// Grants more than most clusters need, or fails soon.
     Warning,
     /// For information; not counted by the exit code.
     Note,
@@ -54,13 +54,13 @@ pub struct Finding {
     pub severity: Severity,
     /// The object: `ClusterRoleBinding web`, `Pod shop/db`, …
     pub object: String,
-    /// What was seen.
+    /// The observation.
     pub saw: String,
     /// What to do next.
     pub fix: String,
 }
 
-/// What was gathered. What may not be read is not measured, with the reason.
+/// The gathered evidence. What may not be read is unmeasured, with the reason.
 #[derive(Clone, Debug)]
 pub struct Evidence {
     /// The time.
@@ -77,7 +77,7 @@ pub struct Evidence {
     pub anonymous: Measured<u16>,
     /// Certificates, and when they end.
     pub certificates: Vec<Certificate>,
-    /// Configurations of admission webhooks, which say their kind.
+    /// Configurations of admission webhooks, with their kind.
     pub webhooks: Measured<Vec<Value>>,
 }
 
@@ -106,27 +106,27 @@ pub struct Pods {
 /// A certificate.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// Whose it is: `certificate of the API server 10.0.0.1:6443`.
+    /// Its owner: `certificate of the API server 10.0.0.1:6443`.
     pub object: String,
-    /// When it ends.
+    /// Its expiry.
     pub ends: Measured<Timestamp>,
     /// How it is renewed.
     pub fix: String,
-    /// Whether a report without it is whole: nodes are often not reachable from where people are.
+    /// Whether a report without it is complete: nodes are often not reachable from the machine of the user.
     pub optional: bool,
 }
 
-/// Findings, the worst first, and checks that could not be made.
+/// Findings, the worst first, and checks that could not run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The findings.
     pub findings: Vec<Finding>,
-    /// Checks that could not be made, and why.
+    /// Checks that could not run, and why.
     pub unknown: Vec<(&'static str, Unmeasured)>,
 }
 
 impl Report {
-    /// 1 when something worse than a note was found, 2 when a check could not be made, 0 otherwise.
+    /// 1 when something worse than a note was found, 2 when a check could not run, 0 otherwise.
     pub fn exit_code(&self) -> i32 {
         match (self.findings.iter().any(|finding| finding.severity < Severity::Note), self.unknown.is_empty()) {
             (true, _) => 1,
@@ -135,7 +135,7 @@ impl Report {
         }
     }
 
-    /// Adds what a check found in evidence, or that there was none.
+    /// Adds the findings of a check, or that its evidence is missing.
     fn check<T>(&mut self, name: &'static str, evidence: &Measured<T>, look: impl FnOnce(&T) -> Vec<Finding>) {
         match evidence {
             Ok(evidence) => self.findings.extend(look(evidence)),

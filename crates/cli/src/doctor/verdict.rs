@@ -1,4 +1,4 @@
-//! Results of checks, and the one verdict that they come to.
+//! Results of checks, and the resulting verdict.
 
 use super::checks::{CHECKS, Check};
 use super::evidence::{Evidence, Unmeasured};
@@ -6,9 +6,9 @@ use super::evidence::{Evidence, Unmeasured};
 /// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CheckResult {
-    /// As it should be: what was seen.
+    /// Passed: the observation.
     Passed(String),
-    /// Not as it should be.
+    /// Failed.
     Failed(Box<diagnose::Finding>),
     /// Not measured, or nothing to measure.
     NotMeasured(Unmeasured),
@@ -84,7 +84,7 @@ impl Verdict {
         self.outcomes.iter().filter(|outcome| matches!(outcome.result, CheckResult::Failed(_)))
     }
 
-    /// Whether a failure may be gone a moment later, because something has just changed.
+    /// Whether a failure may be transient, because something has just changed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.failures().any(|outcome| outcome.check.transient)

@@ -34,7 +34,7 @@ pub struct Arguments {
     /// KIND NAME… or KIND/NAME …, then KEY=VALUE to set and KEY- to remove
     #[arg(value_name = "KIND[/NAME] KEY=VALUE", required = true)]
     words: Vec<String>,
-    /// Replace what is there
+    /// Replace existing values
     #[arg(long)]
     overwrite: bool,
     /// Those with these labels
@@ -43,13 +43,13 @@ pub struct Arguments {
     /// All of the kind
     #[arg(long)]
     all: bool,
-    /// The objects that are in this file or folder; - is standard input
+    /// The objects in this file or directory; - is standard input
     #[arg(short, long, value_name = "FILE")]
     filename: Vec<String>,
-    /// Show what is attached, and change nothing
+    /// List the current ones, and change nothing
     #[arg(long)]
     list: bool,
-    /// Change nothing, and say what would be changed
+    /// Change nothing, and print what would be changed
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "server")]
     dry_run: DryRun,
     #[command(flatten)]

@@ -18,19 +18,19 @@ use crate::terminal;
 /// Settings of the verb.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The file or folder with the objects; - is standard input
+    /// The file or directory with the objects; - is standard input
     #[arg(short, long, value_name = "FILE", required = true)]
     filename: Vec<String>,
-    /// Change nothing, and say what would be changed
+    /// Change nothing, and print what would be changed
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "server")]
     dry_run: DryRun,
-    /// Take fields that somebody else manages
+    /// Force conflicts: take over fields of other managers
     #[arg(long)]
     force_conflicts: bool,
     /// Print the objects instead of a line for each: yaml, json, name, …
     #[arg(short, long, value_name = "FORM")]
     output: Option<OutputFormat>,
-    /// kubectl's way to ask for what is always done here
+    /// For compatibility with kubectl: apply is always server-side
     #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true")]
     server_side: Option<bool>,
     #[command(flatten)]
@@ -40,9 +40,9 @@ pub struct Arguments {
 /// Whether it is only a try.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DryRun {
-    /// It is not.
+    /// Disabled.
     None,
-    /// The server tries it. (Here, trying on the client means the same.)
+    /// By the server. (Here, the mode client is the same.)
     #[value(alias = "client")]
     Server,
 }

@@ -23,7 +23,7 @@ pub struct Arguments {
     /// What to delete: KIND[,KIND…] [NAME…], or KIND/NAME …
     #[arg(value_name = "KIND[/NAME]")]
     words: Vec<String>,
-    /// Delete the objects that are in this file or folder; - is standard input
+    /// Delete the objects in this file or directory; - is standard input
     #[arg(short, long, value_name = "FILE")]
     filename: Vec<String>,
     /// Those with these labels, as in app=web
@@ -38,31 +38,31 @@ pub struct Arguments {
     /// In all namespaces
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// Whether to wait until they are gone
+    /// Whether to wait until they are deleted
     #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
     wait: bool,
-    /// How long to wait, such as 30s; 0s is for ever
+    /// Timeout, such as 30s; 0s: no timeout
     #[arg(long, default_value = "0s", value_parser = wait::duration, value_name = "DURATION")]
     timeout: Duration,
-    /// How many seconds a Pod has to end [default: what the Pod says]
+    /// Grace period of Pods in seconds [default: that of the Pod]
     #[arg(long, value_name = "SECONDS")]
     grace_period: Option<i64>,
-    /// Do not let Pods end in peace
+    /// Delete at once, without a grace period
     #[arg(long)]
     force: bool,
     /// As --grace-period=1
     #[arg(long, conflicts_with = "grace_period")]
     now: bool,
-    /// What becomes of objects that belong to it: background, foreground or orphan
+    /// Propagation to dependents: background, foreground or orphan
     #[arg(long, default_value = "background", value_name = "HOW")]
     cascade: Cascade,
-    /// Change nothing, and say what would be deleted
+    /// Change nothing, and print what would be deleted
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "server")]
     dry_run: DryRun,
-    /// Say nothing of what is not there
+    /// Ignore objects that do not exist
     #[arg(long)]
     ignore_not_found: bool,
-    /// How to say it: name
+    /// Output format: name
     #[arg(short, long, value_name = "FORM")]
     output: Option<OutputName>,
     #[command(flatten)]

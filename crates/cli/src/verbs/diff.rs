@@ -16,13 +16,13 @@ use crate::terminal;
 /// Settings of the verb.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The file or folder with the objects; - is standard input
+    /// The file or directory with the objects; - is standard input
     #[arg(short, long, value_name = "FILE", required = true)]
     filename: Vec<String>,
-    /// As if fields that somebody else manages were taken
+    /// Force conflicts: as if fields of other managers were taken over
     #[arg(long)]
     force_conflicts: bool,
-    /// kubectl's way to ask for what is always done here
+    /// For compatibility with kubectl: diff is always server-side
     #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true")]
     server_side: Option<bool>,
     #[command(flatten)]

@@ -34,19 +34,19 @@ const READ: usize = 16 * 1024;
 /// Settings of the verb.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Where: a Pod, or KIND/NAME of what has Pods
+    /// A Pod, or KIND/NAME of an object that has Pods
     #[arg(value_name = "POD")]
     pod: String,
-    /// What is typed here goes to the command
+    /// Pass standard input to the command
     #[arg(short = 'i', long)]
     stdin: bool,
-    /// The command has a terminal
+    /// Allocate a terminal for the command
     #[arg(short, long)]
     tty: bool,
     /// The container
     #[arg(short, long, value_name = "NAME")]
     container: Option<String>,
-    /// The command, behind --
+    /// The command, after --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
     #[command(flatten)]

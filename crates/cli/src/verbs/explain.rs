@@ -21,16 +21,16 @@ const WIDTH: usize = 80;
 /// Settings of the verb.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// A kind, and perhaps a field of it, as in pod.spec.containers; or a Service, as in svc/web
+    /// A kind, optionally with a field, as in pod.spec.containers; or a Service, as in svc/web
     #[arg(value_name = "KIND[.FIELD]|SERVICE", required = true, num_args = 1..=2)]
     subject: Vec<String>,
     /// A Service as this node sees it [default: this machine, or the first node there is]
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// How to write what is said of a Service
+    /// Output format for a Service
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
-    /// Show the fields below fields as well
+    /// Show fields recursively
     #[arg(long)]
     recursive: bool,
     #[command(flatten)]

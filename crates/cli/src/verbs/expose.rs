@@ -39,19 +39,19 @@ pub struct Arguments {
     /// The address of the Service; None for a headless one
     #[arg(long, value_name = "IP")]
     cluster_ip: Option<String>,
-    /// An address at which it is reached as well
+    /// An additional (external) address
     #[arg(long, value_name = "IP")]
     external_ip: Option<String>,
     /// ClientIP or None
     #[arg(long, value_name = "AFFINITY")]
     session_affinity: Option<String>,
-    /// Which Pods [default: those of the object]
+    /// The selector [default: that of the object]
     #[arg(long, value_delimiter = ',', value_name = "KEY=VALUE")]
     selector: Vec<String>,
     /// Labels of the Service [default: those of the object]
     #[arg(short = 'l', long, value_delimiter = ',', value_name = "KEY=VALUE")]
     labels: Vec<String>,
-    /// Change nothing, and say what would be made
+    /// Change nothing, and print what would be created
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "server")]
     dry_run: DryRun,
     /// Print the Service: yaml, json, name, …

@@ -22,13 +22,13 @@ use crate::terminal;
 /// Settings of the verb.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Where: a Pod, or KIND/NAME of what has Pods, such as svc/web
+    /// A Pod, or KIND/NAME of an object that has Pods, such as svc/web
     #[arg(value_name = "POD")]
     target: String,
-    /// Ports: [LOCAL:]REMOTE; without LOCAL it is the same, with :REMOTE any that is free
+    /// Ports: [LOCAL:]REMOTE; without LOCAL it is the same, with :REMOTE any free port
     #[arg(required = true, value_name = "PORT")]
     ports: Vec<String>,
-    /// Where to listen
+    /// Listen addresses
     #[arg(long, default_value = "localhost", value_delimiter = ',', value_name = "ADDRESS")]
     address: Vec<String>,
     #[command(flatten)]

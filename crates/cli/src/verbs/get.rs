@@ -23,13 +23,13 @@ pub struct Arguments {
     /// What to show: KIND[,KIND…] [NAME…], or KIND/NAME …
     #[arg(value_name = "KIND[/NAME]")]
     words: Vec<String>,
-    /// How to show it: wide, yaml, json, name, jsonpath=TEMPLATE, custom-columns=HEADING:PATH,…
+    /// Output format: wide, yaml, json, name, jsonpath=TEMPLATE, custom-columns=HEADING:PATH,…
     #[arg(short, long, value_name = "FORM")]
     output: Option<OutputFormat>,
-    /// Go on and show changes
+    /// Watch: continue with changes
     #[arg(short, long)]
     watch: bool,
-    /// Show changes alone
+    /// Watch without the initial list
     #[arg(long)]
     watch_only: bool,
     /// In all namespaces
@@ -44,25 +44,25 @@ pub struct Arguments {
     /// Show all labels in a column
     #[arg(long)]
     show_labels: bool,
-    /// Show these labels in columns of their own
+    /// Show these labels in their own columns
     #[arg(short = 'L', long, value_delimiter = ',', value_name = "LABELS")]
     label_columns: Vec<String>,
-    /// Leave out headings
+    /// Omit headings
     #[arg(long)]
     no_headers: bool,
     /// Put the kind before each name
     #[arg(long)]
     show_kind: bool,
-    /// Show the objects that are in this file or folder; - is standard input
+    /// Show the objects in this file or directory; - is standard input
     #[arg(short, long, value_name = "FILE")]
     filename: Vec<String>,
     /// Sort by a field, as in .metadata.creationTimestamp
     #[arg(long, value_name = "PATH")]
     sort_by: Option<String>,
-    /// Say nothing of what is not there
+    /// Ignore objects that do not exist
     #[arg(long)]
     ignore_not_found: bool,
-    /// Show also who manages which field
+    /// Also show managedFields
     #[arg(long)]
     show_managed_fields: bool,
     #[command(flatten)]

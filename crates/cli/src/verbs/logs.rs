@@ -20,13 +20,13 @@ const MAX_FOLLOWED: usize = 20;
 /// Settings of the verb.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Whose: a Pod, or KIND/NAME of what has Pods; a container may follow
+    /// A Pod, or KIND/NAME of an owner of Pods; a container may follow
     #[arg(value_name = "POD", num_args = 0..=2)]
     words: Vec<String>,
-    /// Go on and show what comes
+    /// Follow: continue with new lines
     #[arg(short, long)]
     follow: bool,
-    /// The last so many lines; -1 is all [default: all; 10 with -l]
+    /// Number of lines from the end; -1 is all [default: all; 10 with -l]
     #[arg(long, allow_hyphen_values = true, value_name = "LINES")]
     tail: Option<i64>,
     /// Not older than this, such as 5s, 2m or 3h
@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Not older than this time, such as 2026-01-01T00:00:00Z
     #[arg(long, conflicts_with = "since", value_name = "TIME")]
     since_time: Option<String>,
-    /// The instance before the last restart
+    /// The previous instance, before the last restart
     #[arg(short, long)]
     previous: bool,
     /// The container
@@ -47,10 +47,10 @@ pub struct Arguments {
     /// Pods with these labels
     #[arg(short = 'l', long, default_value = "", value_name = "LABELS")]
     selector: String,
-    /// Begin each line with its time
+    /// Prefix each line with its time
     #[arg(long)]
     timestamps: bool,
-    /// Begin each line with its Pod and container
+    /// Prefix each line with its Pod and container
     #[arg(long)]
     prefix: bool,
     #[command(flatten)]

@@ -9,10 +9,10 @@ use crate::terminal;
 /// Settings of the verb.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Leave out headings
+    /// Omit headings
     #[arg(long)]
     no_headers: bool,
-    /// Show also what can be done with them: wide; or their names alone: name
+    /// Output format: wide (also their verbs), or name
     #[arg(short, long, value_name = "FORM")]
     output: Option<Shown>,
     #[command(flatten)]

@@ -29,43 +29,43 @@ pub struct Arguments {
     /// The image; `host` is this machine
     #[arg(long, default_value = HOST, value_name = "IMAGE")]
     image: String,
-    /// A port that it listens at
+    /// The port on which it listens
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Make a Service of the same name for the port
+    /// Create a Service of the same name for the port
     #[arg(long, requires = "port")]
     expose: bool,
     /// Its labels [default: run=NAME]
     #[arg(short = 'l', long, value_delimiter = ',', value_name = "KEY=VALUE")]
     labels: Vec<String>,
-    /// A variable for it; may be repeated
+    /// An environment variable; may be repeated
     #[arg(short, long, value_name = "KEY=VALUE")]
     env: Vec<String>,
-    /// Where it begins [default: this folder for the image host]
+    /// The working directory [default: the current directory for the image host]
     #[arg(long, value_name = "DIR")]
     workdir: Option<String>,
-    /// What happens when it ends
+    /// The restart policy
     #[arg(long, default_value = "Always", ignore_case = true, value_name = "POLICY")]
     restart: Restart,
-    /// What is behind -- is the command, not its arguments, also for images
+    /// The arguments after -- are the command, not its arguments, also for images
     #[arg(long)]
     command: bool,
-    /// What is typed here goes to it
+    /// Pass standard input to the command
     #[arg(short = 'i', long)]
     stdin: bool,
-    /// It has a terminal
+    /// Allocate a terminal
     #[arg(short, long)]
     tty: bool,
-    /// Delete the Pod when the talk with it is over
+    /// Delete the Pod when the session ends
     #[arg(long, requires = "stdin")]
     rm: bool,
-    /// Change nothing, and say what would be made
+    /// Change nothing, and print what would be created
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "server")]
     dry_run: DryRun,
     /// Print the Pod: yaml, json, name, …
     #[arg(short, long, value_name = "FORM")]
     output: Option<OutputFormat>,
-    /// The command and its arguments, behind --
+    /// The command and its arguments, after --
     #[arg(last = true, value_name = "COMMAND")]
     words: Vec<String>,
     #[command(flatten)]

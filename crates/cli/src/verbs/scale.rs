@@ -16,13 +16,13 @@ pub struct Arguments {
     /// What to scale: KIND NAME… or KIND/NAME …
     #[arg(value_name = "KIND/NAME")]
     words: Vec<String>,
-    /// How many
+    /// The number of replicas
     #[arg(long, value_name = "N")]
     replicas: u32,
-    /// Only if there are to be so many now
+    /// Only if this is the current number of replicas
     #[arg(long, value_name = "N")]
     current_replicas: Option<u32>,
-    /// Only if it is at this version
+    /// Only if this is the current resource version
     #[arg(long, value_name = "VERSION")]
     resource_version: Option<String>,
     /// Those with these labels
@@ -31,7 +31,7 @@ pub struct Arguments {
     /// All of the kind
     #[arg(long)]
     all: bool,
-    /// The objects that are in this file or folder; - is standard input
+    /// The objects in this file or directory; - is standard input
     #[arg(short, long, value_name = "FILE")]
     filename: Vec<String>,
     #[command(flatten)]

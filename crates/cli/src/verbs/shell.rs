@@ -20,7 +20,7 @@ pub struct CompletionArguments {
 /// Settings of `man`.
 #[derive(Args, Debug)]
 pub struct ManArguments {
-    /// The folder; it is made when it is not there
+    /// The directory; it is created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

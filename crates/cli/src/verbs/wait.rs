@@ -23,10 +23,10 @@ pub struct Arguments {
     /// What to wait for: KIND[,KIND…] [NAME…], or KIND/NAME …
     #[arg(value_name = "KIND[/NAME]")]
     words: Vec<String>,
-    /// Until when: condition=NAME[=STATUS], jsonpath='{PATH}'[=VALUE], create or delete
+    /// The state: condition=NAME[=STATUS], jsonpath='{PATH}'[=VALUE], create or delete
     #[arg(long = "for", value_name = "STATE")]
     state: AwaitedState,
-    /// How long, such as 30s or 5m; 0s looks once, less than that waits for ever
+    /// Timeout, such as 30s or 5m; 0s checks once, a negative one waits without limit
     #[arg(long, default_value = "30s", value_parser = limit, allow_hyphen_values = true, value_name = "DURATION")]
     timeout: Limit,
     /// Those with these labels
@@ -41,7 +41,7 @@ pub struct Arguments {
     /// In all namespaces
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// The objects that are in this file or folder; - is standard input
+    /// The objects in this file or directory; - is standard input
     #[arg(short, long, value_name = "FILE")]
     filename: Vec<String>,
     #[command(flatten)]

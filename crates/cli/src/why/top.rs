@@ -33,10 +33,10 @@ pub struct Arguments {
     /// Its namespace; without a Service, only Services of this one
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// Say it once and end; this is so wherever there is no terminal
+    /// Print once and exit; the default without a terminal
     #[arg(long)]
     once: bool,
-    /// How to write the answer
+    /// Output format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]

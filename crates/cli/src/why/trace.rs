@@ -26,13 +26,13 @@ use crate::terminal;
 /// Settings of the command.
 #[derive(Args, Debug, Clone)]
 pub struct Arguments {
-    /// Who sends: a Pod, an address, `node` or `outside`
+    /// The source: a Pod, an address, `node` or `outside`
     #[arg(value_name = "SRC")]
     source: String,
-    /// Where to: SERVICE[.NAMESPACE]:PORT, IP:PORT or a node port; an arrow may be between the two
+    /// The destination: SERVICE[.NAMESPACE]:PORT, IP:PORT or a node port; an arrow may be between the two
     #[arg(value_name = "svc:port", allow_hyphen_values = true)]
     target: Option<String>,
-    /// Where to, after an arrow
+    /// The destination, after an arrow
     #[arg(hide = true)]
     after_arrow: Option<String>,
     /// The namespace of the Pod, and of the Service unless it names its own
@@ -41,10 +41,10 @@ pub struct Arguments {
     /// On this node [default: the Pod's own, this machine, or the first node there is]
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// The protocol, where a number does not say it [default: that of the port, else TCP]
+    /// The protocol, where a port number alone is ambiguous [default: that of the port, else TCP]
     #[arg(long, value_name = "TCP|UDP|SCTP", value_parser = read_protocol)]
     protocol: Option<Protocol>,
-    /// How to write the answer
+    /// Output format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]
@@ -56,9 +56,9 @@ struct Answer {
     packet: Packet,
     trace: Trace,
     view: NodeView,
-    /// The endpoints that may get it, with their Pods.
+    /// The endpoints that may receive it, with their Pods.
     endpoints: Vec<(SocketAddr, Option<String>)>,
-    /// What [`diagnose`] finds for the Service.
+    /// The findings of [`diagnose`] for the Service.
     findings: Vec<Finding>,
 }
 

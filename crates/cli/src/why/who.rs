@@ -20,7 +20,7 @@ pub struct Arguments {
     /// An address, an address with a port, or a node port alone
     #[arg(value_name = "IP[:PORT]", value_parser = read)]
     what: AddressQuery,
-    /// How to write the answer
+    /// Output format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! One connection to a server, HTTP/1.1 or HTTP/2.
 //!
 //! HTTP/1.1 is for one request at a time. HTTP/2 is for streams that stay open: its pings notice a server that hangs or a
-//! network that swallows everything, which a silent HTTP/1.1 stream cannot.
+//! network that drops packets, which an idle HTTP/1.1 stream cannot.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::{ClientError, Protocol};
 use crate::kubeconfig::Access;
 
-/// How many bytes may be on their way before we read them.
+/// Flow-control window of HTTP/2, in bytes.
 const WINDOW: u32 = 1 << 20;
 
 type Body = Full<Bytes>;
@@ -63,7 +63,7 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Connects, and speaks the best HTTP that both sides have.
+    /// Connects, and negotiates the highest HTTP version that both sides support.
     pub(super) async fn open(access: &Access, protocol: Protocol) -> Result<Self, ClientError> {
         let why = match timeout(protocol.connect, Self::try_open(access, protocol)).await {
             Ok(Ok(connection)) => return Ok(connection),
@@ -140,7 +140,7 @@ pub(super) async fn presented(access: &Access, limit: Duration) -> Result<Vec<Ve
     found.map_err(|why| ClientError::Connect { address: access.address.clone(), why })
 }
 
-/// A connection to the server, before anything was said.
+/// A connection to the server, before any data is sent.
 pub(super) async fn dial(access: &Access) -> Result<Box<dyn Io>, ConnectError> {
     if let Some(socket) = &access.socket {
         let stream = UnixStream::connect(socket).await;

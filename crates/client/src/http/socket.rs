@@ -1,7 +1,7 @@
-//! A WebSocket to a server: what exec, attach and port-forward are spoken over.
+//! A WebSocket client connection, for exec, attach and port-forward.
 //!
-//! In: a path and the protocols that we speak inside it. Out: messages both ways, through bounded channels, so that who does not
-//! read makes the other side wait. Frames of a client are masked, which is the one thing in which it differs from a server
+//! In: a path and the subprotocols that we support. Out: messages in both directions, through bounded channels, so that a slow
+//! reader applies backpressure. Frames of a client are masked, which is the only difference from those of a server
 //! (RFC 6455, 5.3); pings are answered here.
 
 use base64::Engine as _;
@@ -20,11 +20,11 @@ use super::connection::{ConnectError, Io, dial, full};
 use super::{CONNECT_TIMEOUT, Client, ClientError};
 use crate::kubeconfig::Access;
 
-/// What the standard has everyone add to the key.
+/// The GUID of RFC 6455 that is appended to the key.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// How many messages may wait each way.
+/// Capacity of the queue of each direction, in messages.
 const WAITING: usize = 16;
-/// The longest message that is taken.
+/// Maximum length of a message, in bytes.
 const LONGEST: u64 = 16 << 20;
 
 const CONTINUATION: u8 = 0;
@@ -33,12 +33,12 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// What a server said to the wish to speak WebSocket.
+/// The response of a server to a WebSocket handshake.
 #[derive(Debug)]
 pub enum Opened {
-    /// Yes.
+    /// It accepted.
     Socket(Socket),
-    /// No: the code and the body of its answer.
+    /// It refused: the status code and the body of the response.
     Refused(u16, Bytes),
 }
 
@@ -47,7 +47,7 @@ pub enum Opened {
 pub struct Socket {
     /// Messages to send; dropping it closes the connection once they are sent.
     pub sender: mpsc::Sender<Bytes>,
-    /// Messages that came; its end is the end of the connection.
+    /// Received messages; ends when the connection is closed.
     pub receiver: mpsc::Receiver<Bytes>,
 }
 
@@ -55,14 +55,14 @@ impl Client {
     /// Opens a WebSocket, over a connection of its own.
     ///
     /// # Errors
-    /// When there is no answer, or one that is none to a WebSocket.
+    /// When there is no response, or it is not a valid WebSocket handshake.
     pub async fn socket(&self, path: &str, protocol: &str) -> Result<Opened, ClientError> {
         let failed = |why| ClientError::Connect { address: self.access.address.clone(), why };
         let late = || failed(ConnectError::Timeout(CONNECT_TIMEOUT));
         let io = timeout(CONNECT_TIMEOUT, connect(&self.access)).await.map_err(|_| late())?.map_err(failed)?;
         let broken = |error: hyper::Error| ClientError::Broken(full(&error));
         let (mut sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(broken)?;
-        // The reader sees the end of the connection.
+        // The reader detects the end of the connection.
         tokio::spawn(async { drop(connection.with_upgrades().await) });
         let key = STANDARD.encode(std::array::from_fn::<u8, 16, _>(|_| fastrand::u8(..)));
         let mut request = Request::builder()
@@ -100,12 +100,12 @@ async fn connect(access: &Access) -> Result<Box<dyn Io>, ConnectError> {
     Ok(Box::new(stream))
 }
 
-/// What the server must answer to a key.
+/// The `Sec-WebSocket-Accept` value that a key requires.
 fn proof(key: &str) -> String {
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes()))
 }
 
-/// Carries messages both ways until the connection ends.
+/// Transfers messages in both directions until the connection ends.
 fn carry(io: impl AsyncRead + AsyncWrite + Send + 'static) -> Socket {
     let (mut from, mut to) = tokio::io::split(io);
     let (sender, mut outgoing) = mpsc::channel::<Bytes>(WAITING);
@@ -124,7 +124,7 @@ fn carry(io: impl AsyncRead + AsyncWrite + Send + 'static) -> Socket {
                 return;
             }
         }
-        // Who is gone does not hear it.
+        // The server may have closed the connection.
         let _ = to.write_all(&masked(CLOSE, &1000_u16.to_be_bytes())).await;
         let _ = to.flush().await;
     });
@@ -151,7 +151,7 @@ fn carry(io: impl AsyncRead + AsyncWrite + Send + 'static) -> Socket {
     Socket { sender, receiver }
 }
 
-/// A whole frame of a client.
+/// A complete frame of a client.
 fn masked(opcode: u8, payload: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(payload.len() + 14);
     out.put_u8(0x80 | opcode);
@@ -172,24 +172,24 @@ fn masked(opcode: u8, payload: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// What came.
+/// Received data.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     Message(Bytes),
     Ping(Bytes),
-    /// The server ended the connection, or broke its rules.
+    /// The server closed the connection, or violated the protocol.
     End,
 }
 
 /// Reads the frames of a server.
 #[derive(Default)]
 struct Reader {
-    /// The parts of a message that has begun.
+    /// The fragments of an incomplete message.
     message: BytesMut,
 }
 
 impl Reader {
-    /// The next piece in `input`, which it takes out; nothing when more bytes are needed.
+    /// Removes and returns the next piece of `input`; none when more bytes are needed.
     fn next(&mut self, input: &mut BytesMut) -> Option<Piece> {
         loop {
             let Ok((opcode, last, payload)) = frame(input)? else { return Some(Piece::End) };
@@ -212,10 +212,10 @@ impl Reader {
     }
 }
 
-/// A frame, taken out of `input` when all of it is there: what it is, whether it ends a message, and its payload.
+/// Removes a frame from `input` when it is complete: its opcode, whether it ends a message, and its payload.
 fn frame(input: &mut BytesMut) -> Option<Result<(u8, bool, Bytes), ()>> {
     let [first, second, ..] = input[..] else { return None };
-    // Servers neither mask nor extend what they send.
+    // Servers neither mask frames nor use extensions.
     if second & 0x80 != 0 || first & 0x70 != 0 {
         return Some(Err(()));
     }

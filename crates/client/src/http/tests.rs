@@ -5,7 +5,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// A server whose connections each answer so many requests: it then closes the connection, before or after having read one more.
+/// A server whose connections each answer a number of requests and are then closed, before or after one more was read.
 async fn serve(connections: Vec<(usize, bool)>) -> (Client, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let server = format!("http://{}", listener.local_addr().expect("an address"));

@@ -1,8 +1,8 @@
-//! Reading a kubeconfig: how to reach a server and who to be there.
+//! Reading a kubeconfig: the address of a server, and the credentials for it.
 //!
-//! In: a file as `kubectl` reads it. Out: an [`Access`]: the address, the TLS settings, and the headers that say who asks.
-//! What we cannot honour (programs that fetch credentials, proxies) is refused by its name; ignoring it would end in an unrelated error, or in another
-//! identity than the file says.
+//! In: a file as `kubectl` reads it. Out: an [`Access`]: the address, the TLS settings, and the headers that identify the client.
+//! Unsupported settings (credential plugins, proxies) are rejected by name; ignoring them would cause an unrelated error, or another
+//! identity than the configured one.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use super::error::KubeconfigError;
 use super::tls::{self, Tls};
 use crate::http::ClientError;
 
-/// What a user may have that is refused, and what to do instead.
+/// Settings of a user that are rejected, and the alternatives.
 const REFUSED_USER: [(&str, &str); 4] = [
     ("exec", "credentials from a program are not supported; use a certificate, a token or a tokenFile"),
     ("auth-provider", "authentication providers are not supported; use a certificate, a token or a tokenFile"),
@@ -23,15 +23,15 @@ const REFUSED_USER: [(&str, &str); 4] = [
     ("as-user-extra", "acting with extra attributes is not supported"),
 ];
 
-/// A server, and who to be there.
+/// A server, and the credentials for it.
 pub struct Access {
     /// `host:port`.
     pub(crate) address: String,
-    /// What paths begin with at a server behind a prefix; without a slash at its end.
+    /// The path prefix of a server behind a prefix; without a slash at its end.
     pub(crate) prefix: String,
-    /// The socket of a server on this machine, which knows its clients by their user; none: it is reached by `address`.
+    /// The Unix socket of a server on this machine, which authenticates clients by their user; none: it is reached by `address`.
     pub(crate) socket: Option<PathBuf>,
-    /// How to speak TLS; none for `http://`.
+    /// The TLS settings; none for `http://`.
     pub(crate) tls: Option<Tls>,
     headers: Vec<(HeaderName, HeaderValue)>,
     /// A file with a token that may change.
@@ -42,7 +42,7 @@ impl Access {
     /// Reads the current context of a kubeconfig.
     ///
     /// # Errors
-    /// When the file cannot be read, lacks something or asks for something that we do not have.
+    /// When the file cannot be read, is incomplete, or requires something that is not supported.
     pub fn read(path: &Path) -> Result<Self, ClientError> {
         let refuse = |why| ClientError::Kubeconfig { path: path.display().to_string(), why };
         let bytes = std::fs::read(path).map_err(|error| refuse(error.into()))?;
@@ -53,7 +53,7 @@ impl Access {
     /// The current context of a kubeconfig that was read already; `origin` names it in errors.
     ///
     /// # Errors
-    /// When it lacks something or asks for something that we do not have.
+    /// When it is incomplete, or requires something that is not supported.
     pub fn from_value(config: &Value, origin: &str) -> Result<Self, ClientError> {
         let refuse = |why| ClientError::Kubeconfig { path: origin.to_owned(), why };
         Self::from_config(config, Path::new(".")).map_err(refuse)
@@ -90,10 +90,10 @@ impl Access {
         self.tls.as_ref().map(|tls| tls.name.to_str().into_owned())
     }
 
-    /// A server and a user, as the entries of a kubeconfig put them.
+    /// A server and a user, from the entries of a kubeconfig.
     ///
     /// # Errors
-    /// When they lack something or ask for something that we do not have.
+    /// When they are incomplete, or require something that is not supported.
     pub fn from_parts(cluster: &Value, user: &Value) -> Result<Self, ClientError> {
         let config = json!({
             "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -133,14 +133,14 @@ impl Access {
         })
     }
 
-    /// The headers of a request that say who asks.
+    /// The headers of a request that identify the client.
     ///
     /// # Errors
     /// When the token file cannot be read or has no token.
     pub fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, KubeconfigError> {
         let mut headers = self.headers.clone();
         if let Some(file) = &self.token_file {
-            // Read each time: such tokens are replaced long before they end.
+            // Read each time: such tokens are replaced long before they expire.
             let token = std::fs::read_to_string(file);
             let token = token.map_err(|error| KubeconfigError::TokenFile(file.clone(), error))?;
             headers.push((header::AUTHORIZATION, secret(&format!("Bearer {}", token.trim()))?));
@@ -194,14 +194,14 @@ fn refuse_unsupported(cluster: &Value, user: &Value) -> Result<(), KubeconfigErr
     Ok(())
 }
 
-/// The headers that a user's entry asks for.
+/// The headers that a user's entry requires.
 fn identity(user: &Value) -> Result<Vec<(HeaderName, HeaderValue)>, KubeconfigError> {
     let mut headers = Vec::new();
     let mut add = |name: &'static str, text: &str| {
         headers.push((HeaderName::from_static(name), secret(text)?));
         Ok::<(), KubeconfigError>(())
     };
-    // As kubectl has it: the file is asked first.
+    // As in kubectl, the file has precedence.
     if !user.text("token").is_empty() && user.text("tokenFile").is_empty() {
         add("authorization", &format!("Bearer {}", user.text("token").trim()))?;
     }
@@ -222,7 +222,7 @@ fn secret(text: &str) -> Result<HeaderValue, KubeconfigError> {
     Ok(value)
 }
 
-/// A certificate or key: embedded, or in a file beside the kubeconfig.
+/// A certificate or key: embedded, or in a file relative to the kubeconfig.
 pub(super) fn material(part: &Value, key: &'static str, folder: &Path) -> Result<Option<Vec<u8>>, KubeconfigError> {
     let embedded = part.at(&format!("{key}-data")).as_str().unwrap_or_default();
     if !embedded.is_empty() {

@@ -1,7 +1,7 @@
 //! Contexts in the kubeconfig of a user: adds one, and removes it again.
 //!
-//! In: that kubeconfig and one of ours, as values. Out: the two in one, or the first without the second. What others wrote there stays as
-//! it is; only entries of our name are ours.
+//! In: that kubeconfig and one of ours, as values. Out: the merged kubeconfig, or the first without the second. Entries of other programs
+//! are not changed; only entries with our name are ours.
 
 use api::value::ValueExt as _;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ const LISTS: [(&str, &str); 3] = [("clusters", "cluster"), ("users", "user"), ("
 /// Why a context cannot be added or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// The file is something else.
+    /// The file is not a kubeconfig.
     #[error("it is no kubeconfig")]
     NotAKubeconfig,
     /// One of its fields is not a list.
@@ -26,7 +26,7 @@ pub enum ContextError {
 /// A kubeconfig with the current context of `ours` in it, under this name. It becomes the current one only where there was none.
 ///
 /// # Errors
-/// What is there is no kubeconfig.
+/// When the file is not a kubeconfig.
 pub fn with_context(theirs: Value, ours: &Value, name: &str) -> Result<Value, ContextError> {
     let mut config = without_context(theirs, name)?;
     let entry = |list: &'static str, what: &str| {
@@ -54,7 +54,7 @@ pub fn with_context(theirs: Value, ours: &Value, name: &str) -> Result<Value, Co
 /// A kubeconfig without the context of this name, its cluster and its user.
 ///
 /// # Errors
-/// What is there is no kubeconfig.
+/// When the file is not a kubeconfig.
 pub fn without_context(theirs: Value, name: &str) -> Result<Value, ContextError> {
     let mut config = match theirs {
         Value::Null => json!({"apiVersion": "v1", "kind": "Config"}),
@@ -72,7 +72,7 @@ pub fn without_context(theirs: Value, name: &str) -> Result<Value, ContextError>
     Ok(config)
 }
 
-/// Whether nothing of anybody is in it any more.
+/// Whether it has no entries.
 #[must_use]
 pub fn is_empty(config: &Value) -> bool {
     LISTS.iter().all(|(list, _)| config.items(list).is_empty())

@@ -15,7 +15,7 @@ fn read_with(scratch: &TempDir, cluster: &str, user: &str) -> Result<Access, Str
     Access::read(&path).map_err(|error| error.to_string())
 }
 
-/// The headers that say who asks, as text.
+/// The headers that identify the client, as text.
 fn headers(access: &Access) -> Vec<String> {
     let headers = access.headers().expect("headers");
     headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().expect("text"))).collect()

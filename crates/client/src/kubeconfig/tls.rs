@@ -17,13 +17,13 @@ use super::access::material;
 use super::error::KubeconfigError;
 use crate::tls::{InsecureSkipVerify, roots, system_roots};
 
-/// How to speak TLS to one server.
+/// The TLS settings for one server.
 pub(crate) struct Tls {
     /// The name its certificate must have.
     pub(crate) name: ServerName<'static>,
     /// For HTTP/1.1.
     pub(crate) plain: TlsConnector,
-    /// For HTTP/2, if the server has it.
+    /// For HTTP/2, if the server supports it.
     pub(crate) multiplexed: TlsConnector,
 }
 

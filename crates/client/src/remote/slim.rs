@@ -1,4 +1,4 @@
-//! An object as a server sends it, brought into the form in which it is stored here.
+//! Converts an object as a server sends it to the form in which it is stored here.
 //!
 //! In: its JSON. Out: an [`Object`] without `kind`, `apiVersion`, `resourceVersion` and `managedFields` (which are more than
 //! half of it), and its resource version. Values are copied as text and never decoded; only the names on the way are read.
@@ -38,7 +38,7 @@ pub(super) struct NoteMeta {
 }
 
 impl Note {
-    /// Whether a bookmark says that the first objects were all.
+    /// Whether it is the bookmark at the end of the initial events.
     pub(super) fn ends_initial(&self) -> bool {
         let annotations = self.metadata.annotations.as_ref();
         annotations.and_then(|map| map.get("k8s.io/initial-events-end")).is_some_and(|text| text == "true")
@@ -52,7 +52,7 @@ pub(super) struct Slim {
     pub(super) revision: String,
 }
 
-/// Brings an object into stored form; `None` when it has no name, which no object of a server lacks.
+/// Converts an object to stored form; `None` when it has no name, which no object of a server lacks.
 pub(super) fn slim(json: &[u8]) -> Result<Option<Slim>, serde_json::Error> {
     let members: Members<'_> = serde_json::from_slice(json)?;
     let metadata = members.0.iter().find(|(key, _)| key == "metadata").map_or("{}", |(_, raw)| raw.get());
@@ -71,7 +71,7 @@ pub(super) fn slim(json: &[u8]) -> Result<Option<Slim>, serde_json::Error> {
     out.push(b'}');
     members.write(&mut out, b',', &["metadata", "kind", "apiVersion"])?;
     out.push(b'}');
-    // Half of the room was for what was left out, and objects are kept for long.
+    // Half of the capacity was for what was left out, and objects are kept for long.
     out.shrink_to_fit();
     let object = Object { namespace: namespace.into(), name: name.into(), value: Bytes::from(out) };
     Ok(Some(Slim { object, revision }))

@@ -1,14 +1,14 @@
-//! Cuts what a server sends into objects while it comes: lines of a watch, items of a list.
+//! Splits the stream of a server into objects as it arrives: lines of a watch, items of a list.
 //!
-//! In: pieces of a body, cut anywhere. Out: whole JSON texts. A list is never held as a whole, however long it is: its items are
-//! handed out one by one, and what remains is the list without them.
+//! In: chunks of a body, of any size. Out: complete JSON texts. A list is never buffered as a whole, however long: its items are
+//! returned one by one, and what remains is the list without them.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// No object is larger; far above what servers store.
+/// Maximum size of an object; far above what servers store.
 const LARGEST: usize = 32 << 20;
 
-/// What was sent is not what was promised.
+/// The data is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum SplitError {
     #[error("an object of more than {LARGEST} bytes")]
@@ -21,7 +21,7 @@ pub(super) enum SplitError {
 #[derive(Default)]
 pub(super) struct Lines {
     buffer: BytesMut,
-    /// No line ends before here.
+    /// No line ends before this offset.
     looked: usize,
 }
 
@@ -30,7 +30,7 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole line, without its end; empty ones are left out.
+    /// The next complete line, without its end; empty ones are skipped.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, SplitError> {
         while let Some(found) = self.buffer[self.looked..].iter().position(|byte| *byte == b'\n') {
             let line = self.buffer.split_to(self.looked + found);
@@ -44,7 +44,7 @@ impl Lines {
         if self.looked > LARGEST { Err(SplitError::TooLarge) } else { Ok(None) }
     }
 
-    /// Whether a part of a line is waiting for the rest.
+    /// Whether there is an incomplete line.
     pub(super) fn is_within(&self) -> bool {
         !self.buffer.trim_ascii().is_empty()
     }
@@ -66,7 +66,7 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// Takes a piece in, and gives the items that it completes.
+    /// Adds a chunk, and returns the items that it completes.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, SplitError> {
         let mut done = Vec::new();
         for byte in bytes {
@@ -77,7 +77,7 @@ impl Items {
         Ok(done)
     }
 
-    /// What remains when all was taken in.
+    /// What remains at the end of the body.
     pub(super) fn rest(self) -> Vec<u8> {
         self.rest
     }
@@ -107,7 +107,7 @@ impl Items {
         Ok(None)
     }
 
-    /// Keeps count of strings and brackets.
+    /// Tracks strings and brackets.
     fn follow(&mut self, byte: u8) {
         if self.in_string {
             let ends = byte == b'"' && !self.escaped;

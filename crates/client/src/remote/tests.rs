@@ -1,4 +1,4 @@
-//! Watches against a server that follows a script: every way in which an answer can end.
+//! Watches against a server that follows a script: every way in which a response can end.
 
 mod fake;
 mod pieces;
@@ -136,7 +136,7 @@ async fn pages_that_were_forgotten_become_one_list() {
 
 #[tokio::test]
 async fn forgotten_history_means_a_new_list() {
-    // In the middle of a watch, and at the beginning of one, as an event and as an answer.
+    // In the middle of a watch, and at the beginning of one, as an event and as a response.
     let first = listed(&["a"]).line(&event("ADDED", "b", 11)).line(&error(410)).then(Act::End);
     let second = listed(&["b"]).then(Act::End);
     let fake = Fake::start([first, second, Scene::refuse(410, "too old"), listed(&["c"]).then(Act::Hang)]).await;
@@ -189,7 +189,7 @@ async fn streaming_lists_that_are_cut_twice_are_replaced_by_pages() {
 
 #[tokio::test]
 async fn a_server_whose_storage_has_no_progress_notifications_is_asked_for_pages() {
-    // As kube-apiserver answers before etcd 3.4.25 and 3.5.8; as a response, and as an event of the stream.
+    // As kube-apiserver responds before etcd 3.4.25 and 3.5.8; in a response, and in an event of a stream.
     let message =
         "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled";
     let event = json!({"type": "ERROR", "object": {"kind": "Status", "message": message, "code": 500}}).to_string();

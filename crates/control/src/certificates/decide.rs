@@ -48,7 +48,7 @@ pub enum RequestError {
         minutes = RUNNING_WINDOW.as_secs() / 60
     )]
     Running(String),
-    /// The user asks for another node.
+    /// The user requests a certificate of another node.
     #[error("{user} may not ask for the certificate of node {node}")]
     OtherNode {
         /// The user.

@@ -9,7 +9,7 @@ use store::Entry;
 
 use super::or_default;
 
-/// A Deployment, ReplicaSet, StatefulSet or ReplicationController.
+/// A Deployment, ReplicaSet, StatefulSet, DaemonSet, Job or ReplicationController.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workload {
     /// The selector; `None` when it selects nothing.

@@ -14,7 +14,7 @@ use super::names::{
 
 /// Mark bit of connections to masquerade.
 const MARK: u32 = 0x4000;
-/// Comment of the canary rule: tells our rules from those of other programs with the same chain names.
+/// Comment of the canary rule: distinguishes our rules from foreign rules in chains of the same name.
 const CANARY_COMMENT: &str = "waypost";
 
 /// Chains shared by Services.

@@ -203,7 +203,7 @@ impl Builder<'_> {
         name
     }
 
-    /// Rules for Pods and the node itself: treated as if they had left the cluster and come back through any node.
+    /// Rules for Pods and the node itself: treated as if they had left the cluster and re-entered through any node.
     fn local_source_rules(&self, anywhere: &str) -> Vec<Rule> {
         let from = |target: &str, range: &IpNet| Rule::jump(target).when(Match::Source { range: *range, not: false });
         let mut rules = Vec::new();

@@ -1,5 +1,5 @@
-//! For any plan: rules treat packets as the oracle says, incremental syncs equal a full resync, and rules of other
-//! programs stay.
+//! For any plan: rules treat packets as the oracle requires, incremental syncs equal a full resync, and rules of
+//! other programs stay.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! For any plan: tables, device and virtual servers together treat packets as the oracle says; incremental syncs equal
-//! a full resync; removals drain.
+//! For any plan: tables, device and virtual servers together treat packets as the oracle requires; incremental syncs
+//! equal a full resync; removals drain.
 
 use kernel::ipvs::fake::Fake as FakeIpvs;
 use kernel::links::fake::Fake as FakeLinks;

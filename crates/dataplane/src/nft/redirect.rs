@@ -176,7 +176,7 @@ pub(crate) fn chains(options: &Options, family: Family) -> BTreeMap<Name, Chain>
         };
         chains.insert(TO_CLUSTER[at].into(), redirect(CLUSTER[at]));
         chains.insert(TO_LOCAL[at].into(), redirect(LOCAL[at]));
-        // Traffic of Pods and of the node itself is treated as if it had left the cluster and come back.
+        // Traffic of Pods and of the node itself is treated as if it had left the cluster and re-entered it.
         let mut rules = Vec::new();
         rules.extend(from_pod(detector(options, family), false).map(|pod| vec![pod, go(TO_CLUSTER[at].into())]));
         rules.push(vec![Statement::LocalSource, go(TO_CLUSTER[at].into())]);

@@ -115,7 +115,7 @@ impl Shape {
 }
 
 /// Rules of external traffic with the policy `Local`. Traffic of Pods and of the node itself is treated as if it had
-/// left the cluster and come back through any node.
+/// left the cluster and re-entered it through any node.
 pub(super) fn outside_local(anywhere: &Name, here: Option<Name>, local: &LocalDetector) -> Vec<Rule> {
     let mut rules = Vec::new();
     if let Some(from_pod) = from_pod(local, false) {

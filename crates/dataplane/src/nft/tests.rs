@@ -1,4 +1,4 @@
-//! For any plan: rules treat packets as the oracle says, and incremental syncs equal a full resync.
+//! For any plan: rules implement the oracle, and incremental syncs equal a full resync.
 
 use kernel::nft::Nft as _;
 use kernel::nft::fake::Fake;

@@ -132,7 +132,7 @@ impl RelayListeners {
     }
 }
 
-/// Restores the previous list if `decide` says so.
+/// Restores the previous list if `decide` returns true.
 fn keep(now: &mut Vec<SocketAddr>, before: &[SocketAddr], decide: fn(&[SocketAddr], &[SocketAddr]) -> bool) {
     if decide(before, now) {
         now.clear();

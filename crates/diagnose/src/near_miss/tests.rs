@@ -10,7 +10,7 @@ fn labels(text: &str) -> BTreeMap<&str, &str> {
     text.split(',').filter_map(|label| label.split_once('=')).collect()
 }
 
-/// What is said of a selector in `default`, where these Pods are; one in another namespace begins with `namespace:`.
+/// The finding for a selector in `default`, where these Pods are; one in another namespace begins with `namespace:`.
 fn found(selector: &str, pods: &[&str]) -> Finding {
     let objects: Vec<Value> = pods
         .iter()
@@ -29,7 +29,7 @@ fn found(selector: &str, pods: &[&str]) -> Finding {
     )
 }
 
-/// What is said.
+/// The message of the finding.
 fn said(selector: &str, pods: &[&str]) -> String {
     found(selector, pods).message
 }

@@ -1,7 +1,7 @@
 //! Coalescing of equal queries, and cache access.
 //!
-//! In: a cache key. Out: its answer, for every task that waits for it. The upstream query is a task of its own, so that
-//! it continues when a client goes away.
+//! In: a cache key. Out: its answer, for every task that waits for it. The upstream query is a separate task, so that
+//! it continues when a client disconnects.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -188,7 +188,7 @@ fn run(program: &str, arguments: &[&str], input: &str) -> Result<Output, Iptable
     let stdin = child.stdin.take();
     let output = std::thread::scope(|scope| {
         scope.spawn(move || {
-            // If it stops reading, its exit status says why.
+            // If it stops reading, its exit status gives the reason.
             let _ = stdin.map(|mut stdin| stdin.write_all(input.as_bytes()));
         });
         child.wait_with_output()

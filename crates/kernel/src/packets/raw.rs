@@ -57,8 +57,8 @@ pub(super) fn receive(fd: impl AsFd, buffer: &mut [u8]) -> Result<Option<(usize,
         // SAFETY: all its members are numbers, for which zero is a value.
         let mut from: libc::sockaddr_ll = unsafe { zeroed() };
         let mut length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).map_err(|_| Errno::INVAL)?;
-        // SAFETY: the descriptor is open while it is borrowed; both pointers lead to memory that is ours alone and as long as the length
-        // beside it says.
+        // SAFETY: the descriptor is open while it is borrowed; both pointers point to memory that is exclusively ours and has the length
+        // given beside it.
         let taken = unsafe {
             libc::recvfrom(
                 fd.as_fd().as_raw_fd(),
@@ -93,8 +93,8 @@ pub(super) fn send(fd: impl AsFd, interface: u32, frame: &[u8]) -> Result<(), Er
     to.sll_addr[..6].copy_from_slice(mac);
     to.sll_protocol = kind.first_chunk().map_or(0, |bytes| u16::from_ne_bytes(*bytes));
     let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).map_err(|_| Errno::INVAL)?;
-    // SAFETY: the descriptor is open while it is borrowed; both pointers lead to memory that outlives the call and is as long as the
-    // length beside it says.
+    // SAFETY: the descriptor is open while it is borrowed; both pointers point to memory that outlives the call and has the length given
+    // beside it.
     let sent = unsafe {
         libc::sendto(
             fd.as_fd().as_raw_fd(),

@@ -1,6 +1,6 @@
 //! Traffic paths to a Service port: each frontend from each kind of source, with a representative packet.
 //!
-//! In: a plan and one of its ports. Out: what the oracle says to each of these packets.
+//! In: a plan and one of its ports. Out: the oracle's verdict on each of these packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -30,7 +30,7 @@ pub struct LogOptions {
     pub max_size: u64,
     /// How many rotated files are kept; 0: all.
     pub max_backups: usize,
-    /// How many days rotated files are kept; 0: for ever.
+    /// How many days rotated files are kept; 0: no limit.
     pub max_age_days: u32,
     /// Whether rotated files are compressed with gzip.
     pub compress: bool,

@@ -1,4 +1,4 @@
-//! What the audit log counts, under the names of kube-apiserver.
+//! Metrics of the audit log, with the names of kube-apiserver.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

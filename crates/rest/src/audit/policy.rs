@@ -46,7 +46,7 @@ struct GroupResources {
     resource_names: Vec<String>,
 }
 
-/// What a policy says about a request.
+/// The decision of a policy about a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
     /// How much is recorded.

@@ -46,7 +46,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Forgets the objects of request and response.
+    /// Drops the objects of request and response.
     pub(super) fn drop_objects(&mut self) {
         self.body = None;
         if let Some(response) = &mut self.response {
@@ -76,8 +76,8 @@ impl Entry {
         self.cost() > BASE_COST + MAX_INLINE
     }
 
-    /// Renders the event as one line, in place of what `line` contains; false when it cannot be encoded. Whatever an object does to its decoder,
-    /// the event itself must not be lost: it is recorded without its objects then.
+    /// Renders the event as one line, which replaces the content of `line`; false when it cannot be encoded. An object that cannot be decoded
+    /// must not cause the loss of the event: it is then recorded without its objects.
     pub(super) fn encode(&mut self, line: &mut Vec<u8>, metrics: &Metrics) -> bool {
         let Err(problem) = self.try_encode(line) else { return true };
         metrics.write_failed();
@@ -123,7 +123,7 @@ impl Entry {
     }
 }
 
-/// What the URL does not say about the object, its body may.
+/// Completes the object reference of the URL with the metadata of the body.
 fn completed<'a>(
     object: Option<&'a ObjectReference<'static>>,
     metadata: Option<Metadata>,

@@ -1,8 +1,8 @@
-//! What happens to one request, from its headers to the end of its response.
+//! Records one request, from its headers to the end of its response.
 //!
-//! In: what the handler learns on its way. Out: the events of the request. A [`Recorder`] lives as long as the handler works on the request; its
-//! [`Trail`] lives on in the body of a response that is a stream, or in a connection that left HTTP, and the event `ResponseComplete` is
-//! generated when the last of them is gone. So there is one also when the client closes the connection early.
+//! In: the state of the request, as the handler determines it. Out: its events. A [`Recorder`] exists while the handler processes the
+//! request; its [`Trail`] is kept by the body of a streamed response, or by a connection that left HTTP, and the event `ResponseComplete` is
+//! generated when the last of them is dropped, also when the client closes the connection early.
 
 use std::any::Any;
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! The thread that writes events: batches from the queue in, lines to the log out.
 //!
 //! A write that fails (a full disk) is tried again with exponential backoff until it succeeds; no line is lost or written twice. While it fails the
-//! queue fills, which is where the mode of the log decides what happens to requests. After the queue was closed a failing log is given up
+//! queue fills, and then the mode of the log determines what happens to requests. After the queue is closed, writes to a failing log are abandoned
 //! within [`CLOSE_TIMEOUT`].
 
 use std::io;
@@ -106,7 +106,7 @@ impl<O: Output> Writer<O> {
     }
 }
 
-/// Waits without an event: there is none for a disk that gets room.
+/// Waits without an event: there is none when a disk has space again.
 fn pause(time: Duration) {
     std::thread::park_timeout(time);
 }

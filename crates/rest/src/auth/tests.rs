@@ -1,4 +1,4 @@
-//! Whole requests: which source wins, what is refused.
+//! Complete requests: precedence and rejection.
 
 use http::HeaderValue;
 use rustls::pki_types::CertificateDer;

@@ -1,4 +1,4 @@
-//! Who gets a slot, and when it is free again.
+//! Which connections get a slot, and how long.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn connections_are_limited_per_source() {
     assert_eq!(refusal(&connections, "192.0.2.1"), None);
     assert!(connections.counts.lock().open.of.is_empty(), "sources that are gone take no memory");
 
-    // Whoever has a /64 has all of its addresses.
+    // A client may use all addresses of a /64.
     let held: Vec<Slot> = (1..=3).map(|n| connections.admit(ip(&format!("2001:db8::{n}"))).ok().unwrap()).collect();
     assert_eq!(refusal(&connections, "2001:db8::ffff"), Some(Refusal::Source));
     assert_eq!(refusal(&connections, "2001:db8:0:1::1"), None);

@@ -1,4 +1,4 @@
-//! What is counted of requests that start, wait and are rejected, by priority level and flow schema, under the names of Kubernetes.
+//! Metrics of requests that start, wait and are rejected, by priority level and flow schema, with the names of Kubernetes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicI64;

@@ -1,7 +1,7 @@
 //! The queues of one priority level, and which of them is served next: start-time fair queuing.
 //!
-//! In: requests that start at once, wait, give up or finish. Out: the next request to start. There is no clock here: the caller says how long a
-//! request took.
+//! In: requests that start at once, wait, are cancelled or finish. Out: the next request to start. There is no clock: the caller passes the
+//! duration of a request.
 //!
 //! Every queue has a finish tag, which is the service that it has been charged with, in seat-nanoseconds. The start tag of a request is the
 //! finish tag of its queue, or the virtual time of its arrival if that is later. The waiting request with the lowest start tag is next, and
@@ -28,7 +28,7 @@ const FIRST_ESTIMATE: Service = 3_000_000;
 /// One request changes the estimate of its queue by the difference divided by this.
 const SMOOTHING: Service = 4;
 
-/// See the module. `W` is what the caller wants back with a request that starts after having waited.
+/// See the module. `W` is returned to the caller with a request that starts after having waited.
 pub(crate) struct QueueSet<W> {
     queues: Vec<Queue<W>>,
     hand_size: usize,
@@ -137,7 +137,7 @@ impl<W> QueueSet<W> {
         let took = Service::from(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         let finish_tag = self.change(queue, |queue| {
             let corrected = queue.finish_tag + Service::from(width) * took - charged;
-            // What was charged too much is given back as far as virtual time: it is no credit.
+            // An overcharge is refunded only down to virtual time: it is no credit.
             queue.finish_tag = corrected.max(queue.finish_tag.min(now));
             queue.estimate += (took - queue.estimate) / SMOOTHING;
             queue.finish_tag

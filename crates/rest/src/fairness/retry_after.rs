@@ -1,4 +1,4 @@
-//! When a rejected client should come back: the longer a level has been rejecting requests, the later.
+//! When a rejected client should retry: the longer a level has been rejecting requests, the later.
 //!
 //! In: rejections of one priority level, with their times. Out: seconds for `Retry-After`. By the rules of Kubernetes: in the first rejection of a
 //! second, the value is doubled (to 32 at most) if there were at least three rejections for each of its seconds within as many seconds
@@ -26,7 +26,7 @@ impl Default for RetryAfter {
 }
 
 impl RetryAfter {
-    /// A request is rejected in this second, counted from any moment; returns when its client should come back.
+    /// A request is rejected in this second, counted from an arbitrary start; returns the value of its `Retry-After`.
     pub(crate) fn rejected(&mut self, now: u64) -> u32 {
         match self.history.back_mut() {
             Some((second, count)) if *second >= now => *count += 1,

@@ -21,7 +21,7 @@ use std::time::Duration;
 use super::level::{Level, Limits};
 use super::queues::{QueueSet, Service};
 
-/// See the module. `W` is handed back with a request that starts after having waited.
+/// See the module. `W` is returned with a request that starts after having waited.
 pub(crate) struct Scheduler<W> {
     /// In the order of [`Level::ALL`].
     levels: [LevelState<W>; Level::ALL.len()],
@@ -134,7 +134,7 @@ impl<W> Scheduler<W> {
         starting
     }
 
-    /// A request gives up waiting; false when it has started already.
+    /// Cancels a waiting request; false when it has started already.
     pub(crate) fn cancel(&mut self, ticket: Ticket) -> bool {
         let Ticket { level, queue, number } = ticket;
         self.levels[level as usize].queues.as_mut().is_some_and(|queues| queues.remove(queue, number))

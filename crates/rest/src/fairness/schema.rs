@@ -1,6 +1,7 @@
 //! Flow schemas: which priority level and which flow a request belongs to.
 //!
-//! In: what a request asks for, and its user. Out: the first [`FlowSchema`] of a table that matches, and the distinguisher of the flow. Pure.
+//! In: the attributes of a request, and its user.
+//! Out: the first [`FlowSchema`] of a table that matches, and the distinguisher of the flow. Pure.
 
 use crate::auth::User;
 use crate::auth::service_account;
@@ -48,7 +49,7 @@ pub(crate) enum Distinguisher {
     ByNamespace,
 }
 
-/// Whom a schema is about.
+/// A subject that a schema matches.
 #[derive(Debug)]
 pub(crate) enum Subject {
     User(&'static str),
@@ -93,7 +94,7 @@ impl FlowSchema {
             }
     }
 
-    /// What tells the flow of a request from the other flows of this schema.
+    /// The distinguisher of the flow of a request.
     pub(crate) fn flow<'a>(&self, info: &RequestInfo<'a>, user: &'a User) -> &'a str {
         match self.distinguisher {
             None => "",

@@ -132,7 +132,7 @@ async fn requests_whose_clients_go_away_lose_no_seats() {
     let third = waiting.pop();
     drop(waiting.remove(0));
     assert_eq!(metric(&fairness, "rejected_requests_total", "reason=\"cancelled\""), 1.0);
-    // The seat goes to the second one, which goes away before it notices, and then to the third.
+    // The seat goes to the second one, which is dropped before it is polled; then to the third.
     drop(held);
     drop(waiting);
     let permit = third.unwrap().now_or_never().unwrap().unwrap_or_else(|status| panic!("{status:?}"));

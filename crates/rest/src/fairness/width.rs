@@ -1,6 +1,7 @@
-//! How many seats a request occupies: more for a list of many bytes, as the work estimator of Kubernetes has it.
+//! How many seats a request occupies: more for a list of many bytes, as in the work estimator of Kubernetes.
 //!
-//! In: what a request asks for, its query, and the size of the table that it reads. Out: its width, of 1 to [`MAX_WIDTH`] seats.
+//! In: the attributes and the query of a request, and the size of the table that it reads.
+//! Out: its width, of 1 to [`MAX_WIDTH`] seats.
 
 use store::TableSize;
 

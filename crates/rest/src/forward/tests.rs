@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 use super::*;
 
-/// A client's connection, and the connection of whoever answers it, with a forwarder between them.
+/// The connections of a client and of a server, with a forwarder between them.
 fn between() -> (DuplexStream, DuplexStream) {
     let (client, ours) = tokio::io::duplex(64 * 1024);
     let (inner, answering) = tokio::io::duplex(64 * 1024);
@@ -86,7 +86,7 @@ async fn bodies_pass_as_they_come() {
     assert_eq!(head.matches("set-cookie").count(), 2, "{head}");
     client.write_all(b"3\r\ntwo\r\n0\r\n\r\n").await.expect("sent");
     until(&mut pod, "two\r\n0\r\n\r\n").await;
-    // The pod dies in the middle of its answer: the client must not take that for the end.
+    // The Pod dies in the middle of its response: the client must not see that as the end.
     drop(pod);
     let mut rest = String::new();
     client.read_to_string(&mut rest).await.expect("the connection ends");

@@ -20,7 +20,7 @@ use crate::pki::OwnKey;
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 /// The interval at which the request is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// After this time a warning asks for manual approval.
+/// Time until a warning is logged that manual approval is required.
 const APPROVAL_WARNING: Duration = Duration::from_secs(10);
 /// The timeout for approval.
 const APPROVAL_TIMEOUT: Duration = Duration::from_secs(900);

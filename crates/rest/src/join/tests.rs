@@ -1,4 +1,4 @@
-//! Who is believed, and what an earlier start is worth.
+//! Verification of a cluster, and reuse of a join.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The store of this process as a source: lists, changes, selectors, forgotten history; and what listeners retention.
+//! The store of this process as a source: lists, changes, selectors, compacted history, slow listeners.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn thing(name: &str, label: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "default", "labels": {"app": label}}, "spec": {"type": "ClusterIP"}})
 }
 
-/// The next events in short: what happened to whom.
+/// The next events in short form: type and key.
 async fn heard(watching: &mut Watch, count: usize) -> Vec<String> {
     let mut out = Vec::new();
     for _ in 0..count {
@@ -146,7 +146,7 @@ async fn a_listener_that_is_too_slow_gets_a_new_list() {
     let watched = watching.status();
     let mut known = KnownKeys::default();
     let mut objects: BTreeMap<String, Value> = BTreeMap::new();
-    // More changes than the queue and the history hold together, while nobody reads.
+    // More changes than the queue and the history hold together, while the listener does not read.
     for round in 0..500 {
         let object = thing(&format!("s{}", round % 40), &format!("l{round}"));
         if round % 7 == 3 {

@@ -113,7 +113,7 @@ impl Served {
 
     /// Waits until there is a certificate.
     pub async fn shown(&self) {
-        // The sender lives as long as `self`, so waiting cannot fail.
+        // The sender exists as long as `self`, so waiting cannot fail.
         let _ = self.config.subscribe().wait_for(Option::is_some).await;
     }
 

@@ -109,7 +109,7 @@ impl<'a> Purpose<'a> {
 // === impl Certificate ===
 
 impl Certificate {
-    /// Parses a PEM file; the error says what is wrong with it.
+    /// Parses a PEM file; the error describes the problem.
     pub(super) fn parse(pem: &[u8]) -> Result<Self, String> {
         let der = CertificateDer::from_pem_slice(pem).map_err(|error| format!("it holds no certificate ({error})"))?;
         let text = std::str::from_utf8(pem).map_err(|_| "it is not a PEM file".to_owned())?.to_owned();

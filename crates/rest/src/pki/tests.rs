@@ -1,4 +1,4 @@
-//! The identity as a client sees it: chains, names, handshakes; and what restarts and damage do to the files.
+//! The identity as a client sees it: chains, names, handshakes; and the effects of restarts and of damaged files.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -13,7 +13,7 @@ use super::*;
 
 const YEAR: i64 = 365 * DAY;
 
-/// The TLS library looks at the real clock, so the certificates of handshake tests are made for it.
+/// The TLS library uses the real clock, so the certificates of handshake tests are issued for it.
 fn real_now() -> Timestamp {
     Timestamp::now()
 }
@@ -58,7 +58,7 @@ fn client_trusting(
     config
 }
 
-/// Hands bytes to and fro until both are content; returns what the server knows of the client.
+/// Runs a handshake in memory; returns the certificates that the server received from the client.
 fn handshake(
     server: Arc<ServerConfig>,
     client: ClientConfig,
@@ -139,7 +139,7 @@ fn agents_accept_only_the_server() {
     assert!(!may_ask_agents(&admin.unwrap().unwrap()[0], real_now()), "a certificate, but not the server's");
 }
 
-/// The attack: an agent's certificate for a name of the API server, shown to a client that looks for the API server.
+/// The attack: an agent's certificate for a name of the API server, presented to a client of the API server.
 #[test]
 fn clients_of_the_api_do_not_trust_agents_whatever_their_certificate_says() {
     let scratch = Scratch::new();
@@ -220,7 +220,7 @@ fn foreign_client_certificates_fail_the_handshake() {
         let refused = handshake(pki.server_config(), client(&pki, Some(other.admin()), version), "localhost");
         assert!(refused.clone().unwrap_err().starts_with("server: invalid peer certificate"), "{refused:?}");
     }
-    // Issued by a clock that stood in 2020: counted from 2026, see EARLIEST_START.
+    // Issued while the clock was in 2020: counted from 2026, see EARLIEST_START.
     assert_eq!(parsed(&late), (1_600_000_000 - 3600, 1_767_225_600 + YEAR));
 }
 
@@ -276,7 +276,7 @@ fn the_serving_certificate_follows_names_and_time() {
     load_or_create(scratch.path(), &more, at(start)).unwrap();
     assert_eq!(renewed, file(scratch.path(), "server.crt"), "an unspecified address is not asked for again");
 
-    // The clock was set back: what began later is made anew, the authority stays.
+    // The clock was set back: certificates that are not valid yet are reissued, the CA is kept.
     let authority = file(scratch.path(), "ca.crt");
     load_or_create(scratch.path(), &more, at(start - 10 * DAY)).unwrap();
     assert_ne!(renewed, file(scratch.path(), "server.crt"));

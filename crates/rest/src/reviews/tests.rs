@@ -1,4 +1,4 @@
-//! The answers, compared with what the original answers.
+//! The responses, compared with those of kube-apiserver.
 
 use super::*;
 use crate::auth::objects::Referent;

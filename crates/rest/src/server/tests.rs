@@ -1,4 +1,4 @@
-//! Connections that bring no request, seen from the client: when they end, and which do not.
+//! Connections without a request, from the side of the client: which are closed, and when.
 
 use std::time::Instant;
 
@@ -210,7 +210,7 @@ async fn a_watch_without_events_is_not_idle() {
     let (mut sender, _) = fixture.http1().await;
     let watch = sender.send_request(request("GET", "/api/v1/namespaces?watch=true", "")).await.unwrap();
     assert_eq!(watch.status(), 200);
-    // Others come, ask once and are closed for being idle: the watch has been quiet for longer than any of them may be.
+    // Other connections send one request and are closed for being idle: the watch exceeds their idle timeout.
     for _ in 0..3 {
         let (mut other, ended) = fixture.http1().await;
         assert_eq!(other.send_request(request("GET", "/healthz", "")).await.unwrap().status(), 200);

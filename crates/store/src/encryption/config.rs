@@ -1,7 +1,7 @@
 //! `EncryptionConfiguration` of `apiserver.config.k8s.io/v1`: text becomes [`Encryption`].
 //!
 //! The rules and messages are those of kube-apiserver. The providers `aesgcm` and `identity` are supported; `kms`, `aescbc` and
-//! `secretbox` are refused with the one to use instead. A key of 16 or 24 bytes is as strong as its length says, although
+//! `secretbox` are refused with the one to use instead. A key of 16 or 24 bytes has the strength of its own length, although
 //! the data keys derived from it have 32. Messages hold no secret.
 
 use api::field::{Errors, Path};
@@ -81,10 +81,10 @@ pub(super) fn parse(text: &[u8]) -> Result<Encryption, ConfigError> {
     }
 }
 
-/// What was read so far.
+/// The state of the parser.
 #[derive(Default)]
 struct Reader {
-    /// What does not fit the format, in words.
+    /// Violations of the format, as text.
     unknown: Vec<String>,
     errors: Errors,
     keys: Vec<SecretKey>,
@@ -99,7 +99,7 @@ enum Provider {
 }
 
 impl Reader {
-    /// Takes note of fields that the format does not have.
+    /// Records fields that the format does not have.
     fn known_fields(&mut self, value: &Value, path: Option<&Path<'_>>, known: &[&str]) {
         let Some(fields) = value.as_object() else {
             let place = path.map_or_else(String::new, ToString::to_string);
@@ -253,7 +253,7 @@ impl Reader {
     }
 }
 
-/// Why Kubernetes does not take this name of a resource.
+/// Why Kubernetes rejects this name of a resource.
 fn refused_resource(name: &str) -> Option<&'static str> {
     let Resource { resource, group } = Resource::parse(name);
     if name.to_lowercase() != name {

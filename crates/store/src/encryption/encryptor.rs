@@ -20,7 +20,7 @@ use crate::Table;
 pub(crate) struct Encryptor {
     encryption: Arc<Encryption>,
     random: SystemRandom,
-    /// What the rules say of tables seen so far.
+    /// The keys of tables seen so far, according to the rules.
     tables: HashMap<Table, Option<usize>>,
     /// By the place of the key in the configuration.
     data: HashMap<usize, DataKey>,
@@ -62,7 +62,7 @@ impl Encryptor {
     ///
     /// # Errors
     ///
-    /// When the system has no random bytes. What was appended is then not to be used.
+    /// When the system has no random bytes. The appended bytes must not be used then.
     pub(crate) fn append(
         &mut self,
         out: &mut Vec<u8>,

@@ -1,9 +1,9 @@
-//! How an encrypted value lies in a record, and what its authentication covers.
+//! The format of an encrypted value in a record, and what its authentication covers.
 //!
 //! ```text
 //! version 1 │ length 1 │ key name │ key id 8 │ salt 32 │ nonce 12 │ ciphertext │ tag 16
 //! ```
-//! Everything a reader needs besides the key stands in the value itself, so a torn or replaced file loses nothing that another
+//! Everything a reader needs besides the key is in the value itself, so a torn or replaced file loses nothing that another
 //! record needs. The tag covers the plain header and the [`Location`]: a value cannot be moved to another object, nor
 //! an old version of an object be put in place of a newer one.
 
@@ -28,7 +28,7 @@ pub(crate) struct Location<'a> {
     pub(crate) revision: Revision,
 }
 
-/// An encrypted value, taken apart.
+/// A parsed encrypted value.
 pub(super) struct Envelope<'a> {
     /// The bytes before the nonce.
     pub(super) header: &'a [u8],
@@ -51,7 +51,7 @@ pub(super) fn header(name: &str, id: KeyId, salt: &Salt) -> Vec<u8> {
     out
 }
 
-/// Takes a value apart; `None` if it is too short, of another version, or its key has no readable name.
+/// Parses a value; `None` if it is too short, of another version, or its key has no readable name.
 pub(super) fn parse(bytes: &[u8]) -> Option<Envelope<'_>> {
     let ([VERSION, length], rest) = bytes.split_first_chunk()? else { return None };
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;

@@ -1,6 +1,6 @@
-//! The file of an encryption configuration: where it may lie and who may read it.
+//! The file of an encryption configuration: its allowed locations and permissions.
 //!
-//! In: the paths of the file and of the data directory. Out: the configuration. Keys beside the data they encrypt protect nothing, so
+//! In: the paths of the file and of the data directory. Out: the configuration. Keys stored with encrypted data protect nothing, so
 //! a file inside the data directory is refused, as is one that other users can read or change.
 
 use std::fs;
@@ -23,7 +23,7 @@ pub enum LoadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// Its error.
         error: io::Error,
     },
     /// It is a directory, a pipe or a device.
@@ -32,7 +32,7 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
-    /// It lies beside the data.
+    /// It is in the data directory.
     #[error(
         "encryption configuration {} is in the data directory {}, where copies of the data include the keys; move it out, \
          for example to /etc/waypost",

@@ -1,13 +1,13 @@
-//! `waypost demo`: Services at work, told as it happens, in a small world of its own; then nothing is left.
+//! `waypost demo`: demonstrates Services in isolated namespaces, prints each step, and removes everything.
 //!
-//! In: nothing but root. Out: ten acts on standard output and the exit code 0 when every one was seen; else the act that was not, and 1.
-//! The acts are data ([`acts`]), what is done for each is in [`play`]. All of it happens apart from this machine:
+//! In: root. Out: ten acts on standard output and the exit code 0 when all succeeded; else the act that failed, and 1.
+//! The acts are data ([`acts`]), their actions are in [`play`]. Everything is isolated from this machine:
 //!
 //! ```text
 //! house: control group ─▶ stage (first process of its own namespaces): mounts, network ─▶ story ─▶ waypost up ─▶ Pods: backend
-//!   ▲ takes the group away                                                                └─▶ acts ─▶ what was seen ─▶ judged, told
+//!   ▲ removes the group                                                                   └─▶ acts ─▶ observations ─▶ checked, printed
 //! ```
-//! When the stage ends, however it ends, the kernel takes everything away that was in it.
+//! When the init process of the stage exits, for whatever reason, the kernel removes everything in its namespaces.
 
 mod acts;
 mod backend;
@@ -33,13 +33,13 @@ pub(super) use self::house::sweep;
 #[derive(Args, Debug, Clone)]
 #[command(disable_help_subcommand = true, override_usage = "waypost demo [OPTIONS]")]
 pub(crate) struct Arguments {
-    /// Say only how it ended
+    /// Print only the result
     #[arg(short, long)]
     quiet: bool,
-    /// How to tell what happens
+    /// Output format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
-    /// How long each act may take, in seconds
+    /// Timeout of each act, in seconds
     #[arg(long, default_value = "20", value_parser = seconds, value_name = "SECONDS")]
     patience: Duration,
     #[command(subcommand)]
@@ -49,28 +49,28 @@ pub(crate) struct Arguments {
 /// Output format.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Output {
-    /// For people, while it happens.
+    /// Text, while the demo runs.
     Text,
-    /// For programs, at the end.
+    /// JSON, at the end.
     Json,
 }
 
-/// The programs that a demo consists of. Not for people.
+/// The internal programs of a demo.
 #[derive(Subcommand, Debug, Clone)]
 enum Part {
-    /// Set the stage, and wait for everybody on it
+    /// Prepare the namespaces, and reap processes
     #[command(hide = true)]
     Stage {
-        /// The control group in which everything is to be
+        /// The control group of all processes
         group: String,
     },
-    /// Play the acts, and tell of them
+    /// Run the acts, and print their results
     #[command(hide = true)]
     Story,
-    /// Make thumbnails for whoever asks
+    /// Serve thumbnails over HTTP
     #[command(hide = true)]
     Backend {
-        /// Where to listen
+        /// The port to listen on
         #[arg(long)]
         port: u16,
     },
@@ -87,7 +87,7 @@ pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    /// These settings for one of the programs of the demo.
+    /// These settings for one of the internal programs.
     fn words(&self, part: &[&str]) -> Vec<String> {
         let mut words = vec!["demo".to_owned(), format!("--patience={}", self.patience.as_secs_f64())];
         words.extend(self.quiet.then(|| "--quiet".to_owned()));

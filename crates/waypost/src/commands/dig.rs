@@ -38,24 +38,24 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 /// Settings of the command.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Arguments {
-    /// The name as a program asks for it; absolute when it ends with a dot. An address stands for its reverse name
+    /// The name as a program resolves it; absolute when it ends with a dot. For an address, its reverse name
     name: String,
-    /// The type of the records [default: A and AAAA, as programs ask; PTR for an address]
+    /// The type of the records [default: A and AAAA, as programs query; PTR for an address]
     #[arg(value_name = "TYPE", value_parser = read_type)]
     qtype: Option<u16>,
-    /// The namespace whose search path is walked
+    /// The namespace whose search path is used
     #[arg(short, long, default_value = "default", value_name = "NAMESPACE")]
     namespace: String,
-    /// Walk the search path of this Pod, by its dnsPolicy and dnsConfig
+    /// Use the search path of this Pod, by its dnsPolicy and dnsConfig
     #[arg(long, value_name = "NAME")]
     pod: Option<String>,
-    /// Ask this DNS server too, and say where it answers differently
+    /// Also query this DNS server, and report differences
     #[arg(long, value_name = "IP:PORT", value_parser = read_server)]
     server: Option<SocketAddr>,
     /// The domain of the cluster
     #[arg(long, env = "WAYPOST_CLUSTER_DOMAIN", default_value = "cluster.local", value_name = "DOMAIN")]
     cluster_domain: String,
-    /// How to write the answer
+    /// Output format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]
@@ -65,9 +65,9 @@ pub(crate) struct Arguments {
 /// Output formats.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Output {
-    /// For people.
+    /// Text.
     Text,
-    /// For programs.
+    /// JSON.
     Json,
 }
 

@@ -48,16 +48,16 @@ pub(crate) struct Arguments {
     /// Its namespace
     #[arg(short, long, default_value = "default", value_name = "NAMESPACE")]
     namespace: String,
-    /// Look at all namespaces
+    /// Check all namespaces
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// Report how exposed the cluster is, instead of what is wrong with Services
+    /// Report the security exposure of the cluster, instead of problems of Services
     #[arg(long, conflicts_with_all = ["name", "all_namespaces", "from"])]
     security: bool,
-    /// How to write the answer
+    /// Output format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
-    /// On whose behalf to ask whether a load balancer may be used [default: this node]
+    /// The client address for which access to load balancers is checked [default: this node]
     #[arg(long, value_name = "IP")]
     from: Option<IpAddr>,
     /// The name of this node [default: the Node that has an address of this machine]
@@ -73,9 +73,9 @@ pub(crate) struct Arguments {
 /// Output formats.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Output {
-    /// For people.
+    /// Text.
     Text,
-    /// For programs.
+    /// JSON.
     Json,
 }
 

@@ -1,4 +1,4 @@
-//! `waypost image`: the images of this machine's containers, pulled, imported, listed, named, removed.
+//! `waypost image`: pulls, imports, lists, tags and removes the container images of this machine.
 
 use std::io::Read as _;
 

@@ -24,7 +24,7 @@ struct Policy {
 }
 
 impl Policy {
-    /// Whether memory is to be released now: much came since the last time, and no more comes. Under constant load that is every second time.
+    /// Whether memory is to be released now: it grew much since the last release, and no longer grows. Under constant load: every second time.
     fn wants_release(&mut self, size: u64) -> bool {
         let is_steady = size < self.last + STEADY;
         self.last = size;
@@ -41,7 +41,7 @@ pub(super) async fn follow() {
     let mut policy = Policy::default();
     while let Some(size) = resident() {
         if policy.wants_release(size) {
-            // It takes milliseconds. A panic in it cannot be, and would not end the program.
+            // It takes milliseconds. A panic in it is impossible, and would not end the program.
             let _ = tokio::task::spawn_blocking(kernel::memory::release).await;
             let after = resident().unwrap_or(size);
             tracing::debug!(before = size, after, "released memory");

@@ -39,13 +39,13 @@ pub(crate) struct AdoptArguments {
         value_name = "UNIT,…"
     )]
     systemd: Option<Vec<String>>,
-    /// The program that speaks for systemd
+    /// The systemctl program
     #[arg(long, env = "WAYPOST_SYSTEMCTL", default_value = "systemctl", value_name = "PROGRAM")]
     systemctl: PathBuf,
 }
 
 impl AdoptArguments {
-    /// For the agent.
+    /// The adapters of the agent.
     pub(crate) fn adapters(&self) -> Adapters {
         let all = |units: &Vec<String>| match &units[..] {
             [all] if all == "all" => Vec::new(),
@@ -59,7 +59,7 @@ impl AdoptArguments {
         }
     }
 
-    /// The first of these flags that was given.
+    /// The first of these flags that is set.
     pub(crate) fn flag(&self) -> Option<&'static str> {
         let podman = ("--podman", self.podman.is_some());
         let docker = ("--docker", self.docker.is_some());

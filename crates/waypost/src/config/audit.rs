@@ -9,26 +9,26 @@ use rest::audit::{Audit, LogOptions, Mode, Policy};
 /// Settings of the audit log.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct AuditArguments {
-    /// Which requests are recorded, and how much of them: an audit.k8s.io/v1 Policy; without one none are
+    /// Which requests are recorded, and in how much detail: an audit.k8s.io/v1 Policy; without one none are
     #[arg(long, env = "WAYPOST_AUDIT_POLICY_FILE", value_name = "FILE")]
     audit_policy_file: Option<PathBuf>,
-    /// Write the audit log to this file, `-` is standard output; without one there is no log
+    /// Write the audit log to this file; `-`: standard output. Without it there is no log
     #[arg(long, env = "WAYPOST_AUDIT_LOG_PATH", value_name = "FILE")]
     audit_log_path: Option<PathBuf>,
-    /// Size at which the audit log is rotated, in MiB; 0 is never
+    /// Size at which the audit log is rotated, in MiB; 0: never
     #[arg(long, env = "WAYPOST_AUDIT_LOG_MAXSIZE", default_value_t = 100, value_name = "MIB")]
     audit_log_maxsize: u64,
-    /// How many rotated audit logs are kept; 0 is all
+    /// Maximum number of rotated audit logs; 0: no limit
     #[arg(long, env = "WAYPOST_AUDIT_LOG_MAXBACKUP", default_value_t = 100, value_name = "N")]
     audit_log_maxbackup: usize,
-    /// How many days rotated audit logs are kept; 0 is for ever
+    /// How many days rotated audit logs are kept; 0: no limit
     #[arg(long, env = "WAYPOST_AUDIT_LOG_MAXAGE", default_value_t = 366, value_name = "DAYS")]
     audit_log_maxage: u32,
     /// Compress rotated audit logs with gzip
     #[arg(long, env = "WAYPOST_AUDIT_LOG_COMPRESS", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_name = "BOOL")]
     audit_log_compress: bool,
     /// What requests do when the audit log cannot keep up: batch (drop events), blocking (wait), blocking-strict (also wait until
-    /// a request is on record before it is handled)
+    /// a request is recorded before it is handled)
     #[arg(long, env = "WAYPOST_AUDIT_LOG_MODE", default_value = "blocking", value_name = "MODE")]
     audit_log_mode: Mode,
 }
@@ -44,7 +44,7 @@ impl AuditArguments {
         self.audit_log_path.as_deref().filter(|path| *path != Path::new("-"))
     }
 
-    /// Opens the log, if there is to be one: it takes a policy and a path.
+    /// Opens the log, if it is configured: it needs a policy and a path.
     pub(crate) fn open(&self) -> anyhow::Result<Option<Audit>> {
         let policy = self.audit_policy_file.as_deref().map(Policy::load).transpose();
         let policy = policy.context("loading --audit-policy-file")?;

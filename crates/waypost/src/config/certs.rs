@@ -5,18 +5,18 @@ use rest::pki::rotation::Target;
 
 use super::DataDir;
 
-/// What to do with keys and certificates.
+/// Operations on keys and certificates.
 #[derive(Subcommand, Debug)]
 pub(crate) enum CertsSubject {
     /// List the keys and certificates of a server's data directory
     List {
         #[command(flatten)]
         place: DataDir,
-        /// How to print them
+        /// Output format
         #[arg(short, long, value_enum, default_value_t = CertsOutput::Table, value_name = "FORMAT")]
         output: CertsOutput,
     },
-    /// Replace keys and certificates; a running server follows, and accepts what they replace until `finish`
+    /// Rotate keys and certificates; a running server reloads them, and accepts the old ones until `finish`
     Rotate {
         #[command(flatten)]
         place: DataDir,
@@ -24,20 +24,20 @@ pub(crate) enum CertsSubject {
         #[arg(value_enum, value_name = "WHICH")]
         target: CertsTarget,
     },
-    /// End a rotation: what was replaced is accepted no longer
+    /// Finish a rotation: the previous keys and certificates are no longer accepted
     Finish {
         #[command(flatten)]
         place: DataDir,
         /// Which
         #[arg(value_enum, value_name = "WHICH")]
         target: FinishTarget,
-        /// Also when clients have shown no certificate of the new CA yet
+        /// Also when clients have not presented a certificate of the new CA yet
         #[arg(long)]
         force: bool,
     },
 }
 
-/// How a list is printed.
+/// Output formats.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CertsOutput {
     /// Columns
@@ -46,16 +46,16 @@ pub(crate) enum CertsOutput {
     Json,
 }
 
-/// What can be replaced.
+/// What can be rotated.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CertsTarget {
     /// The cluster CA; finish it once clients trust the new one
     Ca,
     /// The CA of agents' serving certificates; finish it once agents have new ones
     AgentCa,
-    /// The server's serving certificate, and its client certificate before agents
+    /// The server's serving certificate, and its client certificate for agents
     Serving,
-    /// The key of ServiceAccount tokens; finish it, or tokens of the key before end by themselves
+    /// The signing key of ServiceAccount tokens; finish it, or wait until tokens of the previous key expire
     Signing,
     /// The administrator's certificate
     Admin,
@@ -63,21 +63,21 @@ pub(crate) enum CertsTarget {
     All,
 }
 
-/// What of it has an end of its own.
+/// Rotations that can be finished.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FinishTarget {
-    /// Stop trusting the cluster CA before
+    /// Stop trusting the previous cluster CA
     Ca,
-    /// Stop trusting the CA before of agents' serving certificates
+    /// Stop trusting the previous CA of agents' serving certificates
     AgentCa,
-    /// Refuse ServiceAccount tokens of the keys before
+    /// Reject ServiceAccount tokens of the previous keys
     Signing,
     /// All of these
     All,
 }
 
 impl CertsTarget {
-    /// What is replaced.
+    /// The targets to rotate.
     pub(crate) fn targets(self) -> Vec<Target> {
         match self {
             Self::Ca => vec![Target::Ca],
@@ -91,7 +91,7 @@ impl CertsTarget {
 }
 
 impl FinishTarget {
-    /// What is given up.
+    /// The targets to finish.
     pub(crate) fn targets(self) -> Vec<Target> {
         match self {
             Self::Ca => vec![Target::Ca],

@@ -7,7 +7,7 @@ use clap::Args;
 /// How the store is encrypted.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct EncryptionArguments {
-    /// Encrypt resources in the store's files as this EncryptionConfiguration of Kubernetes says; a running server follows changes of it
+    /// Encrypt resources in the store's files according to this EncryptionConfiguration of Kubernetes; a running server reloads it
     #[arg(long, env = "WAYPOST_ENCRYPTION_PROVIDER_CONFIG", value_name = "FILE")]
     pub(crate) encryption_provider_config: Option<PathBuf>,
 }

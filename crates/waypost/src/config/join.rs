@@ -8,7 +8,7 @@ use cli::api_client::ApiFlags;
 
 use super::values::lifetime;
 
-/// How others reach the server.
+/// How other machines reach the server.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct ReachedArguments {
     /// The address by which other machines reach the server [default: that of --listen; where that is every address, the first of this machine]
@@ -19,53 +19,53 @@ pub(crate) struct ReachedArguments {
     pub(crate) tls_san: Vec<String>,
 }
 
-/// How a machine comes to a cluster.
+/// How a machine joins a cluster.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct JoinArguments {
-    /// Join the cluster of this server; what is learned is kept in the data directory, so that later starts need no token
+    /// Join the cluster of this server; the credentials are stored in the data directory, so that later starts need no token
     #[arg(long, env = "WAYPOST_JOIN", value_name = "HOST:PORT")]
     pub(crate) join: Option<String>,
-    /// The token that lets this machine in (`waypost token create`)
+    /// The bootstrap token with which this machine joins (`waypost token create`)
     #[arg(long, env = "WAYPOST_TOKEN", value_name = "TOKEN", hide_env_values = true, requires = "join")]
     pub(crate) token: Option<String>,
-    /// A file that holds the token
+    /// A file that contains the token
     #[arg(long, env = "WAYPOST_TOKEN_FILE", value_name = "FILE", requires = "join", conflicts_with = "token")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The hash of the authority's public key, sha256:HEX, as `waypost token create --print-join-command` prints it
+    /// The hash of the CA's public key, sha256:HEX, as `waypost token create --print-join-command` prints it
     #[arg(long, env = "WAYPOST_CA_HASH", value_name = "HASH", requires = "join")]
     pub(crate) ca_hash: Option<String>,
-    /// Believe whoever answers, if the server can prove nothing: others on the way can then become the cluster
+    /// Trust the CA of the server without verification if it has no signature: a man in the middle could then impersonate it
     #[arg(long, env = "WAYPOST_UNSAFE_SKIP_CA_VERIFICATION", requires = "join")]
     pub(crate) unsafe_skip_ca_verification: bool,
 }
 
-/// What to do with tokens.
+/// Operations on bootstrap tokens.
 #[derive(Subcommand, Debug)]
 pub(crate) enum TokenSubject {
-    /// Make a token that lets machines join
+    /// Create a token with which machines join
     Create {
         #[command(flatten)]
         api: ApiFlags,
-        /// How long it is good, such as 24h; 0 is for ever
+        /// How long it is valid, such as 24h; 0: without expiry
         #[arg(long, default_value = "24h", value_parser = lifetime, value_name = "DURATION")]
         ttl: std::time::Duration,
-        /// Who or what it is for
+        /// A description
         #[arg(long, default_value = "", value_name = "TEXT")]
         description: String,
-        /// Print the command with which a machine joins, instead of the token alone
+        /// Print the command with which a machine joins, instead of only the token
         #[arg(long)]
         print_join_command: bool,
     },
-    /// Show which tokens there are
+    /// List the tokens
     List {
         #[command(flatten)]
         api: ApiFlags,
     },
-    /// Remove tokens: machines that have joined stay
+    /// Delete tokens: machines that have joined stay
     Delete {
         #[command(flatten)]
         api: ApiFlags,
-        /// Their ids, or the tokens themselves
+        /// The IDs of the tokens, or the tokens themselves
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },

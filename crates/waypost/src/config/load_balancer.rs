@@ -7,7 +7,7 @@ use control::{LoadBalancing, PortsInUse};
 /// Settings of load balancers.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct LoadBalancerArguments {
-    /// Give addresses to Services of type LoadBalancer; on in `up`, off in `server` unless it has a --load-balancer-pool
+    /// Assign addresses to Services of type LoadBalancer; on in `up`, off in `server` unless --load-balancer-pool is set
     #[arg(long, env = "WAYPOST_LOAD_BALANCER", value_name = "on|off")]
     pub(crate) load_balancer: Option<Switch>,
     /// Addresses for them besides those of IPPools: prefixes or FIRST-LAST; may be repeated
@@ -27,14 +27,14 @@ pub(crate) struct LoadBalancerArguments {
 /// On or off.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Switch {
-    /// It is done.
+    /// Enabled.
     On,
-    /// It is not.
+    /// Disabled.
     Off,
 }
 
 impl LoadBalancerArguments {
-    /// What `up` turns on unless it was turned off.
+    /// Enables what is on by default in `up`.
     pub(crate) fn for_one_machine(&mut self) {
         self.load_balancer.get_or_insert(Switch::On);
         self.on_this_machine = true;

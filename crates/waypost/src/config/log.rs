@@ -6,7 +6,7 @@ use clap::Args;
 #[derive(Args, Debug, Clone)]
 pub(crate) struct LogArguments {
     /// What to log: error, warn, info, debug, trace, or a filter such as `info,rest=debug`
-    /// [default: info in programs that run, warn in commands that answer and in `up` on a terminal]
+    /// [default: info in long-running commands, warn in others and in `up` on a terminal]
     #[arg(long, global = true, env = "WAYPOST_LOG", value_name = "FILTER")]
     pub(crate) log: Option<String>,
     /// Log more: once for debug, twice for trace

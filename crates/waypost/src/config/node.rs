@@ -1,4 +1,4 @@
-//! Settings of a node: what it does, and for whom.
+//! Settings of a node: its roles, and the API server.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use super::{AgentArguments, DataDir, DnsArguments, JoinArguments, ProxyArguments
 pub(crate) struct NodeArguments {
     #[command(flatten)]
     pub(crate) place: DataDir,
-    /// Read settings from this YAML or JSON file: keys are flag names without dashes in front
+    /// Read settings from this YAML or JSON file: keys are flag names without leading dashes
     #[arg(long, env = "WAYPOST_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// How to reach the API: a kubeconfig file
@@ -20,7 +20,7 @@ pub(crate) struct NodeArguments {
     pub(crate) kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) join: JoinArguments,
-    /// Addresses of Pods: traffic to cluster IPs from elsewhere is masqueraded
+    /// CIDRs of Pods: traffic to cluster IPs from elsewhere is masqueraded
     #[arg(
         long,
         env = "WAYPOST_CLUSTER_CIDR",
@@ -29,7 +29,8 @@ pub(crate) struct NodeArguments {
         value_name = "CIDR,CIDR"
     )]
     pub(crate) cluster_cidr: Vec<IpNet>,
-    /// What this machine does: serve Services (proxy), answer names (dns), run Pods (agent), announce addresses of load balancers (announce) [default: proxy; with --join proxy,agent,announce]
+    /// Roles of this machine: Service proxy (proxy), DNS server (dns), Pods (agent), announcer of load-balancer addresses (announce)
+    /// [default: proxy; with --join proxy,agent,announce]
     #[arg(long, env = "WAYPOST_ROLES", value_delimiter = ',', value_name = "ROLES")]
     roles: Vec<Role>,
     /// The domain of the cluster
@@ -44,7 +45,7 @@ pub(crate) struct NodeArguments {
 }
 
 impl NodeArguments {
-    /// Whether this machine does something.
+    /// Whether this machine has a role.
     pub(crate) fn does(&self, role: Role) -> bool {
         match (&self.roles[..], &self.join.join) {
             ([], None) => role == Role::Proxy,
@@ -54,15 +55,15 @@ impl NodeArguments {
     }
 }
 
-/// What a node does.
+/// A role of a node.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Serves Services.
+    /// The Service proxy.
     Proxy,
-    /// Answers names.
+    /// The DNS server.
     Dns,
-    /// Runs Pods.
+    /// The agent, which runs Pods.
     Agent,
-    /// Announces addresses of load balancers.
+    /// The announcer of load-balancer addresses.
     Announce,
 }

@@ -1,4 +1,4 @@
-//! Settings of a server, and of the store that it keeps.
+//! Settings of a server, and of its store.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -13,24 +13,24 @@ use api::admission::Plugin;
 use super::values::{count, lifetime, port_range, seconds, token_lifetime};
 use super::{AuditArguments, DataDir, EncryptionArguments, LoadBalancerArguments, ReachedArguments};
 
-/// What to do with a store.
+/// Operations on a store.
 #[derive(Subcommand, Debug)]
 pub(crate) enum StoreSubject {
-    /// Write everything a stopped server's store holds into one file
+    /// Write all data of a stopped server's store into one file
     Backup {
         #[command(flatten)]
         place: StorePlace,
         /// The file to write
         file: PathBuf,
     },
-    /// Make a new store from a backup
+    /// Create a store from a backup
     Restore {
         #[command(flatten)]
         place: StorePlace,
         /// The file to read
         file: PathBuf,
     },
-    /// Read everything and say what is there, how it is encrypted, and what is wrong
+    /// Read all data and report the contents, the encryption, and errors
     Check {
         #[command(flatten)]
         place: StorePlace,
@@ -51,13 +51,13 @@ pub(crate) struct StorePlace {
 pub(crate) struct ServerArguments {
     #[command(flatten)]
     pub(crate) place: DataDir,
-    /// Read settings from this YAML or JSON file: keys are flag names without dashes in front
+    /// Read settings from this YAML or JSON file: keys are flag names without leading dashes
     #[arg(long, env = "WAYPOST_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Who the API server runs as when root starts it: a name, UID or UID:GID; `waypost` or 60643 unless it is said, `root`: as root
+    /// The user of the API server when root starts it: a name, UID or UID:GID; by default `waypost` or 60643; `root`: as root
     #[arg(long, env = "WAYPOST_USER", value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// Where to serve the API
+    /// Listen address of the API
     #[arg(long, env = "WAYPOST_LISTEN", default_value = "127.0.0.1:6443", value_name = "IP:PORT")]
     pub(crate) listen: SocketAddr,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub(crate) struct ServerArguments {
     /// The domain of the cluster
     #[arg(long, env = "WAYPOST_CLUSTER_DOMAIN", default_value = "cluster.local", value_name = "DOMAIN")]
     pub(crate) cluster_domain: String,
-    /// How many endpoints an EndpointSlice holds at most
+    /// Maximum number of endpoints in an EndpointSlice
     #[arg(
         long,
         env = "WAYPOST_MAX_ENDPOINTS_PER_SLICE",
@@ -92,7 +92,7 @@ pub(crate) struct ServerArguments {
         value_name = "N"
     )]
     pub(crate) max_endpoints_per_slice: u16,
-    /// Say in the status of each Service what it has and what it lacks; on in `up`, off in `server`
+    /// Set conditions in the status of each Service; on in `up`, off in `server`
     #[arg(long, env = "WAYPOST_SERVICE_CONDITIONS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) service_conditions: Option<bool>,
     /// Addresses for Pods: one range, or one of each family
@@ -104,10 +104,10 @@ pub(crate) struct ServerArguments {
         value_name = "CIDR,CIDR"
     )]
     pub(crate) cluster_cidr: Vec<IpNet>,
-    /// Give each Node a piece of --cluster-cidr for its Pods; on in `up`, off in `server`
+    /// Allocate a part of --cluster-cidr to each Node for its Pods; on in `up`, off in `server`
     #[arg(long, env = "WAYPOST_ALLOCATE_NODE_CIDRS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) allocate_node_cidrs: Option<bool>,
-    /// How long the prefix of a Node's piece of the IPv4 range is
+    /// Prefix length of a Node's part of the IPv4 range
     #[arg(
         long,
         env = "WAYPOST_NODE_CIDR_MASK_SIZE_IPV4",
@@ -116,7 +116,7 @@ pub(crate) struct ServerArguments {
         value_name = "BITS"
     )]
     pub(crate) node_cidr_mask_size_ipv4: u8,
-    /// How long the prefix of a Node's piece of the IPv6 range is
+    /// Prefix length of a Node's part of the IPv6 range
     #[arg(
         long,
         env = "WAYPOST_NODE_CIDR_MASK_SIZE_IPV6",
@@ -125,7 +125,7 @@ pub(crate) struct ServerArguments {
         value_name = "BITS"
     )]
     pub(crate) node_cidr_mask_size_ipv6: u8,
-    /// How long a Node may be silent before it counts as lost, in seconds
+    /// Time without a heartbeat until a Node is considered lost, in seconds
     #[arg(
         long,
         env = "WAYPOST_NODE_MONITOR_GRACE_PERIOD",
@@ -134,7 +134,7 @@ pub(crate) struct ServerArguments {
         value_name = "SECONDS"
     )]
     pub(crate) node_monitor_grace_period: Duration,
-    /// How long certificates of nodes, and others that are asked for, are good at most, such as 8760h
+    /// Maximum lifetime of certificates of nodes and of other requested certificates, such as 8760h
     #[arg(
         long,
         env = "WAYPOST_CLUSTER_SIGNING_DURATION",
@@ -143,13 +143,13 @@ pub(crate) struct ServerArguments {
         value_name = "DURATION"
     )]
     pub(crate) cluster_signing_duration: Duration,
-    /// Let only one of several servers over one store run the controllers
+    /// Leader election: only one of several servers over one store runs the controllers
     #[arg(long, env = "WAYPOST_LEADER_ELECT", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_name = "BOOL")]
     pub(crate) leader_elect: bool,
-    /// Answer requests without credentials, as the user system:anonymous; false refuses them
+    /// Accept requests without credentials, as the user system:anonymous; false rejects them
     #[arg(long, env = "WAYPOST_ANONYMOUS_AUTH", num_args = 0..=1, default_missing_value = "true", default_value = "true", value_name = "BOOL")]
     pub(crate) anonymous_auth: bool,
-    /// Admission plugins that run besides the usual ones, by their names in Kubernetes
+    /// Admission plugins that run besides the default ones, by their names in Kubernetes
     #[arg(long, env = "WAYPOST_ENABLE_ADMISSION_PLUGINS", value_delimiter = ',', value_name = "NAMES")]
     pub(crate) enable_admission_plugins: Vec<Plugin>,
     /// Admission plugins that do not run, by their names in Kubernetes
@@ -158,7 +158,7 @@ pub(crate) struct ServerArguments {
     /// Bearer tokens: lines of `token,user,uid,"group1,group2"`
     #[arg(long, env = "WAYPOST_TOKEN_AUTH_FILE", value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
-    /// How long tokens of ServiceAccounts live at most, such as 48h; 24h unless it is said
+    /// Maximum lifetime of tokens of ServiceAccounts, such as 48h; by default 24h
     #[arg(
         long,
         env = "WAYPOST_SERVICE_ACCOUNT_MAX_TOKEN_EXPIRATION",
@@ -166,10 +166,10 @@ pub(crate) struct ServerArguments {
         value_name = "DURATION"
     )]
     pub(crate) service_account_max_token_expiration: Option<i64>,
-    /// How many connections to the API may be open; also at most half of the files that the process may open
+    /// Maximum number of connections to the API; also at most half of the open-file limit of the process
     #[arg(long, env = "WAYPOST_MAX_CONNECTIONS", default_value = "10000", value_parser = count, value_name = "N")]
     pub(crate) max_connections: usize,
-    /// How many connections one address (IPv6: one /64) may have open; those of this machine by loopback may be half of all
+    /// Maximum number of connections of one address (IPv6: one /64); those over loopback may be half of all
     #[arg(
         long,
         env = "WAYPOST_MAX_CONNECTIONS_PER_ADDRESS",
@@ -178,11 +178,11 @@ pub(crate) struct ServerArguments {
         value_name = "N"
     )]
     pub(crate) max_connections_per_address: usize,
-    /// How many requests may be answered at once, shared among kinds of users as by Kubernetes' priority levels; more wait, and get a 429 when
-    /// too many do
+    /// Maximum number of concurrent requests, shared among kinds of users as by Kubernetes' priority levels; more are queued, and get a 429
+    /// when the queues are full
     #[arg(long, env = "WAYPOST_MAX_REQUESTS_INFLIGHT", default_value_t = 400, value_name = "N")]
     pub(crate) max_requests_inflight: usize,
-    /// How long a request may take, in seconds; watches have limits of their own
+    /// Time limit of a request, in seconds; watches have their own limits
     #[arg(long, env = "WAYPOST_REQUEST_TIMEOUT", default_value = "60", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) request_timeout: Duration,
     #[command(flatten)]
@@ -204,7 +204,7 @@ impl ServerArguments {
         files.into_iter().filter_map(|(flag, path)| Some((flag, path?)))
     }
 
-    /// What `up` turns on unless it was turned off: whatever helps a person, and Kubernetes lacks.
+    /// Enables what is on by default in `up`, for a single machine.
     pub(crate) fn for_one_machine(mut self) -> Self {
         self.service_conditions.get_or_insert(true);
         self.allocate_node_cidrs.get_or_insert(true);

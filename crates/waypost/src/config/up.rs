@@ -9,16 +9,16 @@ use clap::{Args, Command};
 
 use super::{AgentArguments, DataDir, DnsArguments, ProxyArguments, ServerArguments, file};
 
-/// Settings of everything on one machine.
+/// Settings of all components on one machine.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct UpArguments {
     /// Change nothing of this machine: Services on loopback addresses, data in your home directory, no Pods
     #[arg(long, env = "WAYPOST_ROOTLESS")]
     pub(crate) rootless: bool,
-    /// For an hour of work: data in a temporary directory, any free port; at the end everything is removed
+    /// For development: data in a temporary directory, any free port; everything is removed at exit
     #[arg(long, env = "WAYPOST_DEV", conflicts_with = "data_dir")]
     pub(crate) dev: bool,
-    /// Add a context to your kubeconfig ($KUBECONFIG or ~/.kube/config); `waypost down` takes it out again
+    /// Add a context to your kubeconfig ($KUBECONFIG or ~/.kube/config); `waypost down` removes it
     #[arg(long, env = "WAYPOST_ADD_CONTEXT", num_args = 0..=1, default_missing_value = "waypost", value_name = "NAME")]
     pub(crate) add_context: Option<String>,
     #[command(flatten)]
@@ -31,15 +31,15 @@ pub(crate) struct UpArguments {
     pub(crate) agent: AgentArguments,
 }
 
-/// What is to be taken down.
+/// Settings of `down`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct DownArguments {
     #[command(flatten)]
     pub(crate) place: DataDir,
-    /// Take down what `waypost up --rootless` started
+    /// Stop what `waypost up --rootless` started
     #[arg(long, env = "WAYPOST_ROOTLESS")]
     pub(crate) rootless: bool,
-    /// Leave objects, certificates and images where they are
+    /// Keep objects, certificates and images
     #[arg(long)]
     pub(crate) keep_data: bool,
     /// The bridge of Pods

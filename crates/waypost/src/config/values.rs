@@ -37,7 +37,7 @@ pub(super) fn count(text: &str) -> anyhow::Result<usize> {
     text.parse().ok().filter(|count| *count > 0).context("it must be a number greater than 0")
 }
 
-/// The longest life of a token in seconds, within the limits of kube-apiserver.
+/// The maximum lifetime of a token in seconds, within the limits of kube-apiserver.
 pub(super) fn token_lifetime(text: &str) -> anyhow::Result<i64> {
     let seconds = i64::try_from(lifetime(text)?.as_secs()).unwrap_or(i64::MAX);
     ensure!((3600..=1 << 32).contains(&seconds), "it must be between 1 hour and 2^32 seconds");

@@ -21,7 +21,7 @@ use super::super::socket::{Source, open, wait, was_swallowed};
 use super::NUMBER;
 use super::packet::{Chunk, Init, Packet};
 
-/// An association that stands.
+/// An established association.
 #[derive(Debug)]
 pub(in super::super) struct Association {
     socket: OwnedFd,
@@ -32,12 +32,12 @@ pub(in super::super) struct Association {
     peer: Option<u32>,
     /// How many lines were sent.
     sent: u16,
-    /// What came and was not looked at yet.
+    /// Received chunks that were not processed yet.
     waiting: VecDeque<Chunk>,
 }
 
 impl Association {
-    /// Asks for an association, and waits until it stands.
+    /// Opens an association, and waits until it is established.
     pub(in super::super) fn open(source: Source, to: SocketAddr, deadline: Instant) -> Result<Self, Failure> {
         let mut new = Self::raw(source, to).map_err(|error| Failure::of("an SCTP association", &error))?;
         new.send(0, Chunk::Init(new.own))?;
@@ -46,7 +46,7 @@ impl Association {
             _ => None,
         });
         let (init, cookie) = cookie.map_err(|failure| match failure.kind {
-            // Before it stands, an abort is a refusal.
+            // Before it is established, an abort is a refusal.
             Kind::Reset => Failure { kind: Kind::Refused, ..failure },
             _ => failure,
         })?;
@@ -56,12 +56,12 @@ impl Association {
         Ok(new)
     }
 
-    /// A socket that hears the other side, and nothing said yet.
+    /// A socket that receives from the peer; nothing was sent yet.
     fn raw(source: Source, to: SocketAddr) -> io::Result<Self> {
         let family = Family::of(to.ip());
         let ears = Ears::open(family)?;
         let socket = open(family, SocketType::RAW, Some(ipproto::SCTP))?;
-        // Ports are ours to fill in; raw sockets know none.
+        // Ports are filled in by us; raw sockets have none.
         if let Some(from) = source.for_family(family) {
             bind(&socket, &SocketAddr::new(from.ip(), 0))?;
         }
@@ -134,7 +134,7 @@ impl Association {
         let mut buffer = [0; 2048];
         let length = match recv(&self.socket, &mut buffer, RecvFlags::empty()) {
             Ok((length, _)) => length,
-            // ICMP errors are told to raw sockets too, but not of which flow; the ears know.
+            // ICMP errors are reported to raw sockets too, but without the flow; the ICMP listener knows it.
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED | Errno::NOPROTOOPT | Errno::HOSTUNREACH) => {
                 return Ok(());
             }
@@ -154,13 +154,13 @@ impl Association {
 impl Drop for Association {
     fn drop(&mut self) {
         if let Some(peer) = self.peer {
-            // Nobody may be left to hear it.
+            // The peer may be gone.
             let _ = self.send(peer, Chunk::Abort);
         }
     }
 }
 
-/// What is behind the IP header, which a raw socket shows for IPv4 only.
+/// The payload after the IP header, which a raw socket returns for IPv4 only.
 pub(super) fn behind_ip(family: Family, bytes: &[u8]) -> Option<&[u8]> {
     match family {
         Family::V4 => bytes.get(usize::from(bytes.first()? & 0x0f) * 4..),

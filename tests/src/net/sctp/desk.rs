@@ -1,4 +1,4 @@
-//! The server's side of associations: one desk per address, for all its ports.
+//! The server side of associations: one server per address, for all its ports.
 //!
 //! In: packets for the address. Out: answers to lines on open ports, aborts for the rest, as a kernel with SCTP does.
 
@@ -15,10 +15,10 @@ use super::super::{Family, socket};
 use super::association::behind_ip;
 use super::packet::{Chunk, Init, Packet};
 
-/// The ports that are open, shared with whoever opens and closes them.
+/// The ports that are open, shared with the code that opens and closes them.
 pub(in super::super) type Ports = Arc<Mutex<BTreeSet<u16>>>;
 
-/// Whoever brings it back has heard our tag; more need not be in it.
+/// A client that returns it has received our tag; it need not contain more.
 const COOKIE: &[u8] = b"waypost testbed";
 
 /// A server for all ports of one address.
@@ -31,7 +31,7 @@ pub(in super::super) struct Desk {
     peers: HashMap<(SocketAddr, u16), Peer>,
 }
 
-/// Who is at the other end.
+/// The peer.
 struct Peer {
     /// The tag that packets to it must carry.
     tag: u32,
@@ -64,7 +64,7 @@ impl Desk {
             let packet = behind_ip(Family::of(self.address), &buffer[..length]).and_then(Packet::decode);
             let Some(packet) = packet else { continue };
             for answer in self.hear(SocketAddr::new(from.ip(), packet.source), packet) {
-                // A client that cannot be reached waits in vain, and says so.
+                // A client that cannot be reached times out, and reports it.
                 let _ = self.socket.send_to(&answer.encode(), SocketAddr::new(from.ip(), 0)).await;
             }
         }
@@ -90,7 +90,7 @@ impl Desk {
             Chunk::Init(init) => return Some((init.tag, vec![Chunk::Abort])),
             _ => {}
         }
-        // Packets for nobody are passed over, such as those for a client on this machine.
+        // Packets to other ports are ignored, such as those for a client on this machine.
         let peer = self.peers.get_mut(&(client, port)).filter(|peer| peer.own.tag == tag)?;
         match chunk {
             Chunk::Abort => {

@@ -1,6 +1,6 @@
-//! SCTP on the wire (RFC 9260): a header of ports, tag and checksum, and chunks behind it.
+//! SCTP on the wire (RFC 9260): a header of ports, tag and checksum, followed by chunks.
 //!
-//! In: bytes. Out: [`Packet`], and back. A wrong checksum is no packet: whoever translates ports has to mend it.
+//! In: bytes. Out: [`Packet`], and back. Wrong checksums are rejected: port translation has to update them.
 
 /// A packet.
 #[derive(Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) struct Packet {
     pub(super) destination: u16,
     /// The number that the receiver chose, which proves that the sender belongs to the association.
     pub(super) tag: u32,
-    /// What it says.
+    /// Its chunks.
     pub(super) chunks: Vec<Chunk>,
 }
 
@@ -20,23 +20,23 @@ pub(super) struct Packet {
 pub(super) enum Chunk {
     /// A line, or a part of one.
     Data { tsn: u32, sequence: u16, payload: Vec<u8> },
-    /// Asks for an association.
+    /// Initiates an association.
     Init(Init),
     /// Agrees to one, with a cookie to be brought back.
     InitAck(Init, Vec<u8>),
-    /// Says that data arrived.
+    /// Acknowledges data.
     Sack { tsn: u32 },
     /// Ends the association, or refuses one.
     Abort,
     /// Brings the cookie back.
     CookieEcho(Vec<u8>),
-    /// The association stands.
+    /// The association is established.
     CookieAck,
     /// Anything else.
     Other(u8),
 }
 
-/// How one side begins.
+/// The initial parameters of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Init {
     /// The tag that packets to this side must carry.

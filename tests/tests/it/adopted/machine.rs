@@ -40,7 +40,7 @@ impl Machine {
         Self { session, process: Some(process), home, node, arguments, cluster }
     }
 
-    /// A machine outside of the cluster that knows the way to Services.
+    /// A machine outside of the cluster with a route to Services.
     pub(super) fn outside(&self) -> Outside {
         let outside = self.cluster.outside("client");
         outside.ip(&format!("route add 10.96.0.0/16 via {}", self.node.v4()));
@@ -120,7 +120,7 @@ impl Machine {
         endpoints.map(one).collect()
     }
 
-    /// What was said of a Pod.
+    /// The messages of the Events of a Pod.
     pub(super) fn words(&mut self, pod: &str) -> String {
         let events = self.api(|session| session.items("/api/v1/namespaces/default/events"));
         let own = events.iter().filter(|event| event["involvedObject"]["name"] == pod);
@@ -132,13 +132,13 @@ impl Machine {
         self.process.take().expect("it runs").kill();
     }
 
-    /// Begins the program again, with other arguments.
+    /// Starts the program again, with other arguments.
     pub(super) fn restart_with(&mut self, arguments: &[&str]) {
         self.arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
         self.start();
     }
 
-    /// Begins the program again.
+    /// Starts the program again.
     pub(super) fn start(&mut self) {
         self.process = Some(start(&self.node, self.home.path(), &self.arguments));
         self.session = session(&self.node, self.home.path());

@@ -15,7 +15,7 @@ use testbed::net::{Cluster, Node, Process, eventually};
 
 use super::machine::{Machine, ips, is_ready};
 
-/// A server that says who it is, and that is well unless there is a file `/tmp/sick`.
+/// A server that returns its name, and is healthy unless there is a file `/tmp/sick`.
 const TOOL: &str = r#"
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -50,11 +50,11 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// A podman of its own, on a node.
+/// A separate podman, on a node.
 struct Podman {
     node: Node,
     folder: TempDir,
-    /// Holds the view of files in which all of it lives.
+    /// Holds the mount namespace in which all of it runs.
     view: Process,
     service: Option<Process>,
 }
@@ -127,7 +127,7 @@ impl Podman {
         let _ = self.run(&line).success();
     }
 
-    /// Whether the program of the containers is well.
+    /// Whether the program of the containers is healthy.
     fn set_sick(&self, sick: bool) {
         let file = self.folder.path().join("rootfs/tmp/sick");
         match sick {
@@ -201,7 +201,7 @@ fn containers_of_podman_are_endpoints_while_they_are_well() {
     let _ = podman.run("healthcheck run web").success();
     machine.until_ready("web", true);
 
-    // Who is away hears of what happened meanwhile.
+    // After a restart it learns of what happened meanwhile.
     podman.leave();
     podman.container("second", "--label app=web --label waypost.dev/port.http=8080");
     podman.serve();
@@ -212,7 +212,7 @@ fn containers_of_podman_are_endpoints_while_they_are_well() {
         machine.node.ask(Tcp, &address, 80).is_ok_and(|answer| answer.name == "container")
     });
 
-    // A Pod that somebody deletes comes back while its container runs, and goes with it.
+    // A Pod that is deleted is recreated while its container runs, and is removed with it.
     let uid = machine.pod("second")["metadata"]["uid"].clone();
     let _ = machine.kubectl("delete pod second").success();
     machine.until("second", "another", |pod| pod["metadata"]["uid"] != uid && is_ready(pod));

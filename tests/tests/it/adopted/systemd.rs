@@ -11,7 +11,7 @@ use testbed::net::{Cluster, eventually};
 
 use super::machine::{Machine, is_ready};
 
-/// Prints the properties that were asked for, of the units that were named or of all, with an empty line between two, as the original does.
+/// Prints the requested properties, of the units that were named or of all, with an empty line between two, as systemctl does.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 [ "$1" = show ] && [ "$3" = -- ] || { echo "Unknown command verb $1." >&2; exit 1; }
 wanted=$(echo "${2#--property=}" | tr , '|')
@@ -42,7 +42,7 @@ impl Systemd {
         self.0.path().join("systemctl")
     }
 
-    /// Says how a unit is; the file appears whole or not at all.
+    /// Sets the state of a unit; the file is replaced atomically.
     fn set(&self, unit: &str, active: &str, code: i32, file: &Path) {
         let text = format!(
             "Type=simple\nId={unit}\nActiveState={active}\nResult={}\nExecMainStatus={code}\nInvocationID=0123456789abcdef\n\

@@ -1,4 +1,4 @@
-//! Types of Services, node ports and what a load balancer is told: given, chosen, refused, kept and given back.
+//! Types of Services, node ports and the status of load balancers: given, chosen, rejected, kept and released.
 
 use serde_json::{Value, json};
 use testbed::Server;
@@ -6,7 +6,7 @@ use testbed::session::{SERVICES, Session, service, text};
 
 use super::{assert_says, change, held, node_port, of_type, refuse_change, with_ranges};
 
-/// Whether a node port is free: somebody else can have it, and gives it back.
+/// Whether a node port is free: another Service can have it, and releases it.
 fn is_free(api: &mut Session, port: u64) -> bool {
     let answer =
         api.post(SERVICES, &service("probe", of_type("NodePort", json!({"ports": [{"port": 1, "nodePort": port}]}))));

@@ -1,4 +1,4 @@
-//! An address that another machine has already is not announced, and people are told who has it.
+//! An address that another machine has already is not announced, and an Event names its owner.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn who_claims_an_announced_address_later_is_told_about() {
     stage.reached(ip);
     let squatter = stage.served.cluster().outside("squatter");
     squatter.ip(&format!("addr add {ip}/32 dev eth0\n"));
-    // Whoever has an address speaks with it sooner or later.
+    // The owner of an address sends from it sooner or later.
     let caller = squatter.caller().source(ip).timeout(Duration::from_secs(1));
     let _ = caller.ask(Protocol::Udp, stage.nodes[0].v4(), 9);
     let mac = mac_of(&squatter);

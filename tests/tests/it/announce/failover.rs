@@ -105,14 +105,14 @@ fn a_process_that_stands_still_does_not_answer_when_it_goes_on() {
     let (watcher, mac) = Watcher::start(&stage.outside, ip);
     let first = stage.node_of(mac).clone();
     let pid = stage.served.with_proxy(&first, |proxy| proxy.pid());
-    // Not between the look at its claims and the frame that it sends then: nobody could take that one frame back.
+    // Not between the check of its claims and the next frame: that one frame could not be taken back.
     watcher.pause(|| {
         eventually("it waits for frames", || waits_for_frames(pid));
         let _ = first.run(format!("kill -STOP {pid}").as_str());
     });
     eventually("another answers", || watcher.has_heard(|other| other != mac));
     let _ = first.run(format!("kill -CONT {pid}").as_str());
-    // It goes on, finds its life over, and begins another.
+    // It continues, finds its Lease expired, and acquires it again.
     until_it_lives(&stage, &first);
     let runs = watcher.end();
     assert!(runs.len() >= 2 && runs[0].2 == mac && runs[1].2 != mac, "{runs:?}");

@@ -1,4 +1,4 @@
-//! What announcers that died have left behind goes, and meanwhile nobody answers beside another.
+//! Leftovers of dead announcers are removed, and meanwhile one node at most responds.
 
 use testbed::net::{Family, eventually};
 
@@ -23,7 +23,7 @@ fn leases_of_nodes_and_addresses_that_are_gone_go_too() {
         stage.leases().iter().all(|(name, _)| *name != of_node)
     });
     assert_ne!(*stage.owner(ip).name(), *owner, "the other answers");
-    // The last node dies while it answers, and then nobody has the addresses any more.
+    // The last node dies while it responds, and then no node has the addresses any more.
     let last = stage.nodes.iter().find(|node| *node.name() != *owner).expect("the other");
     stage.served.kill_proxy(last);
     stage.served.remove(&stage.service("web", 22).json());

@@ -34,7 +34,7 @@ pub(super) fn vip(number: u8, family: Family) -> IpAddr {
 
 impl Stage {
     pub(super) fn new(names: &[&str]) -> Self {
-        // Nobody beats for these Nodes: they are ready as long as nobody asks.
+        // No kubelet sends heartbeats: the grace period keeps these Nodes ready.
         let served = Served::with_server(Mode::under_test(), &["--node-monitor-grace-period", "3600"]);
         let nodes: Vec<Node> = names.iter().map(|name| served.node(name)).collect();
         nodes.iter().for_each(|node| served.serve(node, &ROLES));
@@ -83,7 +83,7 @@ impl Stage {
         pods
     }
 
-    /// Waits until the client reaches an address, and says which pod answered.
+    /// Waits until the client reaches an address, and returns the pod that responded.
     #[track_caller]
     pub(super) fn reached(&self, ip: IpAddr) -> String {
         let mut name = String::new();
@@ -101,7 +101,7 @@ impl Stage {
         &self.nodes[place.unwrap_or_else(|| panic!("{mac} is no node of ours"))]
     }
 
-    /// Waits until somebody answers for an address, and says which node.
+    /// Waits until a node responds for an address, and returns it.
     #[track_caller]
     pub(super) fn owner(&self, ip: IpAddr) -> &Node {
         let mut wire = wire::Wire::of(&self.outside);

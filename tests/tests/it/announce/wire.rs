@@ -1,5 +1,5 @@
-//! What a client sees on its wire: it asks who has an address, and notes every answer. Frames are written and read here by hand, so
-//! that they are judged by another than who made them.
+//! The link as a client sees it: sends ARP and NDP requests for an address, and records every response. Frames are written and
+//! parsed here independently, so that the implementation under test is not used to check itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Wire {
         self.packets.send(self.index, &question).expect("asked");
     }
 
-    /// What is said of an address within some time: who has it, and whether all were told or only we.
+    /// The announcements of an address within some time: its owner, and whether they were broadcast or sent to us alone.
     fn listen(&mut self, ip: IpAddr, until: Instant) -> Vec<(Mac, bool)> {
         let mut found = Vec::new();
         loop {
@@ -81,7 +81,7 @@ impl Wire {
         }
     }
 
-    /// Asks once: everybody who says to have an address.
+    /// Sends one request: all owners that respond for an address.
     pub(super) fn who_has(&mut self, ip: IpAddr) -> Vec<Mac> {
         self.ask(ip);
         let mut found: Vec<Mac> = self.listen(ip, Instant::now() + TIMEOUT).into_iter().map(|(mac, _)| mac).collect();
@@ -90,14 +90,14 @@ impl Wire {
         found
     }
 
-    /// What everybody is told of an address, unasked, in some time.
+    /// The unsolicited announcements of an address to all, in some time.
     pub(super) fn told_to_all(&mut self, ip: IpAddr, within: Duration) -> Vec<Mac> {
         let heard = self.listen(ip, Instant::now() + within);
         heard.into_iter().filter(|(_, to_all)| *to_all).map(|(mac, _)| mac).collect()
     }
 }
 
-/// Who says in this frame to have an address; and whether to all.
+/// The owner of an address according to this frame; and whether it was broadcast.
 fn says(frame: &[u8], ip: IpAddr) -> Option<(Mac, bool)> {
     let mac = |at: usize| Some(Mac(frame.get(at..at + 6)?.try_into().ok()?));
     let to_all = mac(0)?.is_group();
@@ -108,24 +108,24 @@ fn says(frame: &[u8], ip: IpAddr) -> Option<(Mac, bool)> {
         }
         ([0x86, 0xdd], IpAddr::V6(ip)) => {
             let advertised = *frame.get(20)? == 58 && *frame.get(54)? == 136 && frame.get(62..78)? == ip.octets();
-            // The option with the address on the wire is what neighbours believe.
+            // The target link-layer address option is what neighbours use.
             (advertised && frame.get(78..80)? == [2, 1]).then_some((mac(80)?, to_all))
         }
         _ => None,
     }
 }
 
-/// Somebody who asks without end who has an address.
+/// Requests the owner of an address continuously.
 pub(super) struct Watcher {
     stop: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<(Instant, Mac)>>>,
-    /// Held while a question is asked and its answers are awaited.
+    /// Held while a request is sent and its responses are awaited.
     asking: Arc<Mutex<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watcher {
-    /// Begins to ask; comes back when somebody has answered, and says who did first.
+    /// Starts sending requests; returns after the first response, with its sender.
     pub(super) fn start(host: &Host, ip: IpAddr) -> (Self, Mac) {
         let (mut wire, stop, seen) =
             (Wire::of(host), Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<_>>>::default());
@@ -149,7 +149,7 @@ impl Watcher {
         (watcher, first)
     }
 
-    /// Does something while nothing is asked.
+    /// Does something while no request is sent.
     pub(super) fn pause<T>(&self, work: impl FnOnce() -> T) -> T {
         let _asking = self.asking.lock();
         work()
@@ -160,7 +160,7 @@ impl Watcher {
         self.seen.lock().iter().any(|(_, mac)| who(*mac))
     }
 
-    /// Who answered, one after the other: since when, until when, and who. Nobody ever beside another.
+    /// The owners that responded, in sequence: since when, until when, and who. Never two at a time.
     #[track_caller]
     pub(super) fn end(mut self) -> Vec<(Instant, Instant, Mac)> {
         self.stop.store(true, Ordering::Release);

@@ -15,7 +15,7 @@ fn b03_an_apply_to_the_status_of_a_missing_pod_creates_nothing() {
         assert_eq!(status.refused(404), "pods \"evil\" not found");
     }
     assert_eq!(Wire::admin(&server).ask("GET", &format!("{PODS}/evil"), &[], b"").code, 404);
-    // Nor does anybody else create an object by one of its parts.
+    // Nor does any other user create an object by one of its subresources.
     let mut admin = Wire::admin(&server);
     let service =
         r#"{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}"#;
@@ -71,7 +71,7 @@ fn b03_a_node_does_not_choose_its_pod_cidrs() {
         r#"{"spec": {"podCIDR": null, "podCIDRs": null}}"#,
     ] {
         assert_eq!(ask(&server, "n1", "PATCH", "/api/v1/nodes/n1", MERGE, patch).code, 403);
-        // What a status says of the spec is not written.
+        // The spec in a status update is not written.
         let _ = ask(&server, "n1", "PATCH", "/api/v1/nodes/n1/status", MERGE, patch);
         assert_eq!(given(&server), before);
     }

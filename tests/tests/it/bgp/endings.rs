@@ -1,4 +1,4 @@
-//! Sessions that end: the router goes, the wire goes, somebody says too much, or nobody wants it any more.
+//! Sessions that end: router down, link down, too many routes, or the peer is deleted.
 
 use serde_json::json;
 use testbed::net::eventually;
@@ -23,7 +23,7 @@ fn a_cut_wire_is_noticed_by_the_hold_timer_and_healed() {
     let scene = Scene::with_sessions(&["n1"], &json!({"holdTimeSeconds": 3}));
     scene.web(|web| web, &[]);
     scene.router.wait_for_ways(V4, &["n1"]);
-    // Packets are lost and nobody says so, as on a wire that is cut further away.
+    // Packets are lost without an error, as when a remote link is cut.
     scene.router.host.nft(
         "table inet cut {
             chain heard { type filter hook input priority -300; tcp dport 179 drop; }

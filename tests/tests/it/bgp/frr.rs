@@ -12,7 +12,7 @@ use super::scene::{SECRETS, Scene, V4, V6};
 const BGPD: &str = "/usr/lib/frr/bgpd";
 
 struct Frr<'a> {
-    // It ends before its folder goes.
+    // It ends before its directory is removed.
     _bgpd: Process,
     host: &'a Outside,
     home: TempDir,
@@ -37,7 +37,7 @@ impl<'a> Frr<'a> {
         Self { _bgpd: host.spawn(command), host, home }
     }
 
-    /// What `vtysh` answers; nothing while nobody does.
+    /// The output of `vtysh`; none while it does not respond.
     fn show(&self, what: &str) -> Option<Value> {
         let mut command = Command::new("vtysh");
         command.arg("--vty_socket").arg(self.home.path()).args(["-d", "bgpd", "-c", &format!("show bgp {what} json")]);

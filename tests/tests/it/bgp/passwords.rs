@@ -1,4 +1,4 @@
-//! Passwords: only who has the same is heard, and who has another is told what to look at.
+//! Passwords: only a peer with the same password is accepted, and on a mismatch the Event names what to check.
 
 use serde_json::{Value, json};
 use testbed::net::eventually;
@@ -30,7 +30,8 @@ fn only_the_right_password_makes_a_session() {
     scene.router.wait_for_ways(V4, &["n1"]);
     scene.wait_for_event("SessionUp", "the session is up");
 
-    // Another password ends a session that stands; the router keeps its routes for a while, as after any loss.
+    // Another password ends an established session; the router keeps its routes for a while, as after any
+    // loss.
     scene.change(&format!("{SECRETS}/rack"), &json!({"stringData": {"password": "open barley"}}));
     eventually("the session is gone", || !scene.router.is_established(&scene.nodes[0]));
     scene.change(&format!("{SECRETS}/rack"), &json!({"stringData": {"password": "open sesame"}}));

@@ -1,4 +1,4 @@
-//! The program of a node goes and comes back; its rules stay in the kernel, and the router keeps its routes meanwhile.
+//! Graceful restart: the program of a node restarts, its rules stay in the kernel, and the router keeps its routes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use testbed::net::{Protocol, eventually};
 
 use super::scene::{PORT, Scene, V4, V6};
 
-/// What BIRD says of a session whose other side is away and expected back.
+/// BIRD's state of a session whose peer is restarting gracefully.
 const AWAY: &str = "Neighbor graceful restart active";
 
 #[test]
@@ -66,7 +66,7 @@ fn a_planned_stop_keeps_the_routes_too_unless_restarts_are_not_graceful() {
     eventually("it is back", || scene.router.is_established(node));
 
     scene.change(&format!("{}/rack", super::scene::PEERS), &json!({"spec": {"gracefulRestart": false}}));
-    // What the other side can do is listed of sessions that stand.
+    // The capabilities of the peer are listed for established sessions.
     let graceful = || scene.router.session(node).contains("Restart time: 60");
     eventually("a new session", || scene.router.is_established(node) && !graceful());
     scene.router.wait_for_ways(V4, &["n1"]);

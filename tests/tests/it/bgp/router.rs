@@ -1,7 +1,7 @@
-//! A router that runs BIRD: its configuration, its table, what it says of its neighbours.
+//! A router that runs BIRD: its configuration, its table, the state of its neighbours.
 //!
-//! In: neighbours and what they are told. Out: a program that takes their connections, and puts the routes that it hears into the kernel
-//! of its namespace, so that it forwards along them. BIRD must be installed (Debian: `bird2`).
+//! In: neighbours and the routes sent to them. Out: a program that accepts their connections, and installs the received routes in the
+//! kernel of its namespace, so that it forwards along them. BIRD must be installed (Debian: `bird2`).
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -15,16 +15,16 @@ use testbed::net::{Node, Outside, Process, eventually};
 pub(super) const NODES: u32 = 64512;
 pub(super) const ROUTER: u32 = 64513;
 
-/// How the router speaks to nodes.
+/// The router's configuration for nodes.
 #[derive(Clone, Default)]
 pub(super) struct RouterConfig {
     /// The password.
     pub(super) password: Option<&'static str>,
-    /// How many networks it tells them of.
+    /// How many networks it announces to them.
     pub(super) networks: usize,
     /// Whether it is of the nodes' own system.
     pub(super) internal: bool,
-    /// Whether it speaks from its address of IPv6.
+    /// Whether it peers from its IPv6 address.
     pub(super) over_v6: bool,
 }
 
@@ -93,7 +93,7 @@ impl Router {
         text
     }
 
-    /// What `birdc show` prints; nothing while nobody answers.
+    /// The output of `birdc show`; none while it does not respond.
     pub(super) fn show(&self, what: &str) -> Option<String> {
         let mut command = Command::new("birdc");
         command.arg("-s").arg(self.home.path().join("bird.ctl")).args(["-r", "show"]).args(what.split(' '));
@@ -118,7 +118,7 @@ impl Router {
         self.show(&format!("route for {address} all")).unwrap_or_default()
     }
 
-    /// How the session with a node stands: the last words of BIRD's line about it, and what it says in detail.
+    /// The state of the session with a node: the end of BIRD's line about it, and the details.
     pub(super) fn session(&self, node: &Node) -> String {
         self.show(&format!("protocols all {}", node.name())).unwrap_or_default()
     }

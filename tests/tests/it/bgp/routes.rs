@@ -25,7 +25,7 @@ fn s43_routes_appear_at_the_router_carry_packets_and_vanish() {
     }
     scene.wait_for_event("SessionUp", "node n1");
 
-    // An address that no pool has is nobody's to announce, whatever the status of a Service says.
+    // An address that is in no pool is not announced, whatever the status of a Service contains.
     let foreign = service("foreign").cluster_ip("10.96.0.51").port(PORT).load_balancer("203.0.113.99");
     scene.served.put(&foreign.json());
     scene.served.remove(&service("web").json());
@@ -39,7 +39,7 @@ fn s43_routes_appear_at_the_router_carry_packets_and_vanish() {
 fn s43_every_node_is_a_way_and_the_router_uses_all_of_them() {
     let scene = Scene::with_sessions(&["n1", "n2"], &json!({}));
     let (one, two) = (scene.backend(0, "web-1"), scene.backend(1, "web-2"));
-    // With the policy Local each node serves its own pods alone: who answers tells which way a packet took.
+    // With the policy Local each node serves its own pods alone: the responding pod shows the path.
     scene.web(|web| web.policy_local().health_port(30_080), &[&one, &two]);
     for address in [V4, V6] {
         scene.router.wait_for_ways(address, &["n1", "n2"]);
@@ -47,14 +47,15 @@ fn s43_every_node_is_a_way_and_the_router_uses_all_of_them() {
             eventually("both ways are used", || scene.ask(address).as_deref() == Some(name));
         }
     }
-    // A node without an endpoint of its own is no way any more.
+    // A node without a local endpoint is no next hop any more.
     scene.endpoints("web", &[&two]);
     scene.router.wait_for_ways(V4, &["n2"]);
     scene.router.wait_for_ways(V6, &["n2"]);
     eventually("only n2 answers", || scene.ask(V4).as_deref() == Some("web-2"));
     let tally = scene.client.ask_many(20, Protocol::Tcp, V4, PORT);
     assert_eq!(tally.failures.len(), 0, "{tally:?}");
-    // Nobody is there, nobody announces; with the policy Cluster all do, for a refusal is clearer than silence.
+    // Without endpoints, no node announces; with the policy Cluster all do: a refusal is clearer than a
+    // timeout.
     scene.endpoints("web", &[]);
     scene.router.wait_for_ways(V4, &[]);
     scene.web(|web| web, &[]);

@@ -1,4 +1,5 @@
-//! The scene of all cases: served nodes that announce, a router, and a client that knows nothing but the router.
+//! The test network of all cases: served nodes that announce, a router, and a client whose gateway is the
+//! router.
 //!
 //! In: names of nodes. Out: objects made and changed through the API, Events read from it.
 
@@ -21,7 +22,7 @@ pub(super) const PORT: u16 = 80;
 const TARGET: u16 = 8080;
 /// What nodes do here.
 const ROLES: [&str; 2] = ["--roles", "proxy,announce"];
-/// No agent tells that nodes are alive; they are so as long as a test may take.
+/// No agent sends heartbeats; nodes stay ready as long as a test may take.
 const SERVER: [&str; 2] = ["--node-monitor-grace-period", "3600"];
 
 pub(super) struct Scene {
@@ -112,14 +113,14 @@ impl Scene {
         self.make(PEERS, &object);
     }
 
-    /// A pod on a node that says its name.
+    /// A pod on a node that returns its name.
     pub(super) fn backend(&self, node: usize, name: &str) -> Pod {
         let pod = self.nodes[node].pod(name);
         pod.echo(TARGET);
         pod
     }
 
-    /// Makes the Service `web` what this says, and these pods its endpoints.
+    /// Creates or updates the Service `web` with this spec, and these pods as its endpoints.
     #[track_caller]
     pub(super) fn web(&self, change: impl FnOnce(objects::Service) -> objects::Service, pods: &[&Pod]) {
         let web = service("web").cluster_ip("10.96.0.50").cluster_ip("fd00:10:96::50").port(PORT).target(TARGET);
@@ -138,13 +139,13 @@ impl Scene {
 
     // === what is seen ===
 
-    /// Who answers the client at an address.
+    /// The pod that responds to the client at an address.
     pub(super) fn ask(&self, address: &str) -> Option<String> {
         let address: IpAddr = address.parse().expect("an address");
         self.client.ask(Protocol::Tcp, address, PORT).ok().map(|answer| answer.name)
     }
 
-    /// Waits for an Event of the BGPPeer with this reason and these words.
+    /// Waits for an Event of the BGPPeer with this reason and this text.
     #[track_caller]
     pub(super) fn wait_for_event(&self, reason: &str, words: &str) {
         let mut seen = Vec::new();

@@ -16,7 +16,8 @@ fn objects_are_created_left_alone_and_configured() {
     assert_eq!(desk.json("svc web")["spec"]["sessionAffinity"], "None");
     assert_eq!(desk.ok_with("apply -f -", &more), "service/web configured\n");
     assert_eq!(desk.json("svc web")["spec"]["sessionAffinity"], "ClientIP");
-    // What the file no longer says goes.
+    // What is no longer in the file is
+    // removed.
     assert_eq!(desk.ok_with("apply -f -", &service("web", PORTS)), "service/web configured\n");
     assert_eq!(desk.json("svc web")["spec"]["sessionAffinity"], "None");
 }

@@ -1,4 +1,4 @@
-//! `waypost get`: the same tables and values as kubectl's, and words for what is not there.
+//! `waypost get`: the same tables and values as kubectl's, and messages for missing objects.
 
 use super::Desk;
 
@@ -19,7 +19,7 @@ fn without_ages(table: &str) -> Vec<String> {
     };
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').map(|word| if is_age(word) { "AGE" } else { word }).collect();
-        // An age may be a letter longer when the second table is asked for.
+        // An age may be a letter longer when the second table is requested.
         words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };
     table.lines().map(line).collect()
@@ -110,7 +110,7 @@ fn what_is_not_there_is_told_with_what_comes_nearest() {
             && said.contains("waypost api-resources"),
         "{said}"
     );
-    // What is there is shown all the same.
+    // What exists is shown nevertheless.
     let run = desk.run("get svc web nope", "");
     assert!(!run.ok && run.out.contains("web ") && run.err.contains("\"nope\" not found"), "{run:?}");
     assert!(desk.fails("get svc -o tabel").contains("wide, yaml, json"));

@@ -1,4 +1,4 @@
-//! The verbs on Pods that really run, on a machine of its own: what README promises to people without kubectl.
+//! The verbs on Pods that really run, on a separate machine: what README promises to users without kubectl.
 
 use std::path::Path;
 use std::process::Command;
@@ -147,10 +147,10 @@ fn s18_a_terminal_has_its_size_before_the_program_begins() {
         let run = typed("stty size");
         assert!(run.out.trim_end().ends_with("50 132"), "{run:?}");
     }
-    // A command that cannot begin says so all the same, and an exit code is passed on.
+    // A command that cannot start reports it, and an exit code is passed on.
     let run = typed("no-such-program");
     assert!(!run.ok && run.out.contains("no-such-program"), "{run:?}");
     assert_eq!(typed("sh -c 'exit 5'").code, Some(5));
-    // Nobody types: there is no terminal and no size, and nothing waits for one.
+    // Standard input is no terminal: there is no size, and nothing waits for one.
     assert_eq!(machine.ok("exec web -- echo plain"), "plain\n");
 }

@@ -1,4 +1,4 @@
-//! How the server is found, and what is said when it is not.
+//! How the server is found, and the errors when it is not.
 
 use std::fs;
 use std::process::Command;

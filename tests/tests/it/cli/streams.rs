@@ -113,8 +113,8 @@ fn logs_of_several_pods_are_chosen_by_label() {
     assert!(run.err.contains("a, b"), "{run:?}");
 }
 
-/// A forwarding that is killed when it is dropped, the port at which it listens, and the rest of what it says: it ends when nobody
-/// listens to it.
+/// A port forwarding that is killed when it is dropped, the port at which it listens, and the rest of its output: it ends when its
+/// output is closed.
 struct Forwarding {
     child: Child,
     port: u16,

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use super::Desk;
 
-/// A command that goes on printing. Dropping it ends it.
+/// A command that keeps printing. Dropping it ends it.
 struct Stream {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -57,7 +57,8 @@ fn changes_of_one_object_come_in_any_form() {
     desk.service("web", "{ports: [{port: 80}], sessionAffinity: ClientIP}");
     assert_eq!(values.next(), "ClientIP");
     let mut names = Stream::begin(&desk, "get svc --watch-only -o name -l app");
-    // It has begun when it shows something: whatever it shows first is a change.
+    // It has started when it shows something: whatever it shows first is a
+    // change.
     let seen = std::thread::scope(|scope| {
         let next = scope.spawn(|| names.next());
         for number in 0.. {

@@ -1,4 +1,4 @@
-//! `waypost dig`: the search path, the records, the objects behind them, and a server that says something else.
+//! `waypost dig`: the search path, the records, the objects behind them, and a server with different answers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -9,7 +9,7 @@ use testbed::session::{Session, text};
 
 use super::{ask, make_namespace, make_pod, make_service};
 
-/// What the command says, as JSON, and its exit code.
+/// The output of the command, as JSON, and its exit code.
 fn dig(server: &Server, arguments: &str) -> (Option<i32>, Value) {
     let said = ask(server, &format!("dig -o json {arguments}"));
     let value = serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"));
@@ -155,7 +155,7 @@ fn s37_endpoints_of_headless_services_come_from_their_slices() {
     }
 }
 
-/// A server that says one address for every name, in full only through a connection.
+/// A server that returns one address for every name, and the full response only over TCP.
 struct Stubborn {
     socket: UdpSocket,
     address: SocketAddr,
@@ -212,7 +212,7 @@ fn tell(listener: &TcpListener, says: Ipv4Addr) {
     }
 }
 
-/// An address for a question of type A and class IN; without one the reply is cut.
+/// An address for a question of type A and class IN; without one the reply is truncated.
 pub(crate) fn reply(question: &[u8], says: Option<Ipv4Addr>) -> Vec<u8> {
     let name = question[12..].iter().position(|byte| *byte == 0).expect("a name");
     let end = 12 + name + 5;

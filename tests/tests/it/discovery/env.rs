@@ -1,4 +1,4 @@
-//! `waypost env`: the variables, in three forms, and what it says when there are none to be had.
+//! `waypost env`: the variables, in three formats, and the errors when there are none.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Services that are broken by what their objects say. The cause is the verdict, its command mends.
+//! Services that are broken by their objects. The cause is the verdict, its command fixes it.
 
 use serde_json::{Value, json};
 use testbed::net::backend;
@@ -143,7 +143,7 @@ fn a_local_policy_without_local_pods_and_ranges_that_shut_out_are_named_and_mend
     clinic.mend(&said);
     clinic.doctor("local").is_healthy();
     let ranges = json!(["203.0.113.0/24"]);
-    // Of a class of its own: nobody else gives it addresses.
+    // Of its own class: no other controller gives it addresses.
     let spec = json!({
         "type": "LoadBalancer", "loadBalancerClass": "example.com/tests", "loadBalancerSourceRanges": ranges,
         "ports": [{"port": 80, "targetPort": 8080}],

@@ -1,4 +1,4 @@
-//! A machine on which `waypost up` runs Pods, and a doctor who looks at it; however a test ends, nothing of it stays.
+//! A machine on which `waypost up` runs Pods and `waypost doctor` checks them; cleaned up however a test ends.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +22,7 @@ pub(crate) struct Clinic {
     _cluster: Cluster,
 }
 
-/// What the doctor said of one Service, and the code of its exit.
+/// The diagnosis of one Service, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -50,7 +50,7 @@ impl Said {
         &self.whole["services"][0]["verdict"]
     }
 
-    /// The check that is the verdict; empty when all is well.
+    /// The check that is the verdict; empty when healthy.
     pub(crate) fn check(&self) -> &str {
         text(self.verdict(), "/check")
     }
@@ -59,7 +59,7 @@ impl Said {
         text(self.verdict(), "/saw")
     }
 
-    /// The code of the verdict; empty when all is well.
+    /// The code of the verdict; empty when healthy.
     pub(crate) fn code_of_verdict(&self) -> &str {
         text(self.verdict(), "/code")
     }
@@ -83,7 +83,7 @@ impl Said {
         text(found.unwrap_or_else(|| panic!("no check {check}")), "/outcome")
     }
 
-    /// This check is the verdict, it says all of this, and it mends by a command that begins so.
+    /// This check is the verdict, its evidence contains all of this, and its fix is a command with this prefix.
     #[track_caller]
     pub(crate) fn names(&self, check: &str, saw: &[&str], fix: &str) -> &Self {
         assert_eq!((self.code, self.check()), (Some(1), check), "{:#}", self.whole);
@@ -147,7 +147,7 @@ impl Clinic {
         let _ = self.api(|session| session.merge(&path, &status)).success();
     }
 
-    /// A slice by hand.
+    /// A manually created slice.
     pub(crate) fn slice(&mut self, namespace: &str, service: &str, ip: &str, port: u16) {
         let slice = json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
@@ -175,7 +175,7 @@ impl Clinic {
         let _ = self.api(|session| session.post(&format!("/api/v1/namespaces/{namespace}/pods"), &pod)).success();
     }
 
-    /// That the condition Ready of a Service comes to have this reason, and says what the verdict of the doctor says.
+    /// Waits until the condition Ready of a Service has the reason and the message of the verdict.
     #[track_caller]
     pub(crate) fn condition_says(&mut self, name: &str, said: &Said) {
         let services = "/api/v1/namespaces/default/services";
@@ -242,7 +242,7 @@ impl Clinic {
         Said::by(&self.node, &self.kubeconfig(), arguments)
     }
 
-    /// The doctor in circumstances that the words before it make.
+    /// Runs the doctor with these arguments before the program, which set up its environment.
     #[track_caller]
     pub(crate) fn doctor_after(&self, before: &[&str], arguments: &str) -> Said {
         let mut command = Command::new(before[0]);
@@ -250,7 +250,7 @@ impl Clinic {
         Said::with(&self.node, command, &self.kubeconfig(), arguments)
     }
 
-    /// Does what the doctor said, as a person would: in a shell.
+    /// Executes the command suggested by the doctor in a shell, as a user would.
     #[track_caller]
     pub(crate) fn mend(&self, said: &Said) {
         let mut command = Command::new("sh");

@@ -56,7 +56,8 @@ fn shapes(clinic: &mut Clinic) -> usize {
 fn services_of_every_shape_that_work_raise_no_alarm() {
     let mut clinic = Clinic::new();
     let count = shapes(&mut clinic);
-    // Others' rules that let everything of this pass, and a Pod that is not ready beside two that are.
+    // Rules of other programs that accept all of this traffic, and a Pod that is not ready beside two
+    // that are.
     let ruleset = "table inet guard {\n chain input { type filter hook input priority 0; policy accept;\n  tcp dport 22 accept\n  \
                    tcp dport { 23, 2323 } drop\n }\n chain forward { type filter hook forward priority 0; policy drop;\n  \
                    ct state established,related accept\n  ip daddr 10.244.0.0/16 accept\n  ip6 daddr fd00:10:244::/56 accept\n }\n}\n";
@@ -67,7 +68,7 @@ fn services_of_every_shape_that_work_raise_no_alarm() {
     let said = clinic.doctor("-A");
     said.is_healthy();
     let services = said.whole["services"].as_array().expect("Services");
-    // Those of the cluster itself are looked at, too.
+    // Those of the cluster itself are checked, too.
     let names: Vec<&str> = services.iter().map(|one| text(one, "/name")).collect();
     assert!(names.len() == count + 2 && names.contains(&"kubernetes") && names.contains(&"kube-dns"), "{names:?}");
     for name in ["by-name", "node-port", "sticky", "local", "dual", "balanced", "two-ports", "external"] {

@@ -1,5 +1,5 @@
-//! Services that are broken by what a machine does: rules of others, rules that are gone, flows that are remembered; and what is
-//! said where the kernel cannot be asked.
+//! Services that are broken by the state of a machine: rules of other programs, missing rules, stale conntrack entries; and the
+//! report when the kernel cannot be queried.
 
 use serde_json::json;
 use testbed::net::{Family, Mode, Protocol, Served, objects};

@@ -154,7 +154,7 @@ fn b05_every_exposure_is_found_with_its_object_and_the_next_step() {
     );
 }
 
-/// A kubeconfig of somebody whose certificate ends tomorrow.
+/// A kubeconfig whose certificate expires tomorrow.
 fn soon_ending(server: &Server) -> std::path::PathBuf {
     let at = |name: &str| server.home().join(name);
     let mut command = Command::new("openssl");

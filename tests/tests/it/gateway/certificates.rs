@@ -51,7 +51,7 @@ fn s48_certificates_change_under_load_without_a_failed_request() {
                 let (stage, is_over, asked) = (&stage, &is_over, &asked);
                 scope.spawn(move || {
                     while !is_over.load(Relaxed) {
-                        // Several on one connection, and a new connection each time; whoever it is.
+                        // Several on one connection, and a new connection each time.
                         let got = stage.curl("web", Family::V4, &["--insecure", "--fail", version, URL, URL, URL]);
                         assert!(got.ok, "{version}: {got:?}");
                         asked.fetch_add(3, Relaxed);

@@ -19,17 +19,18 @@ pub(super) fn connect(stage: &Stage) -> TcpStream {
     stream
 }
 
-/// Sends bytes as they are, and answers what comes until the other side hangs up.
+/// Sends bytes as they are, and returns the response until the other side closes.
 fn say(stage: &Stage, text: &str) -> String {
     let mut stream = connect(stage);
     stream.write_all(text.as_bytes()).expect("sent");
     let mut all = Vec::new();
-    // A reset says no more than an end.
+    // A reset gives no more information than an end.
     let _ = stream.read_to_end(&mut all);
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// A stage whose Service speaks HTTP without a certificate, and its pod has answered once.
+/// A stage whose Service serves HTTP without a certificate, after the first response of its
+/// pod.
 pub(super) fn stage(annotations: &[(&str, &str)]) -> (Stage, testbed::net::Pod, pods::Heard) {
     let stage = Stage::new();
     let pod = stage.node.pod("web");
@@ -49,7 +50,7 @@ fn s48_websockets_pass() {
     stream.write_all(ask.as_bytes()).expect("sent");
     let head = next_head(&mut stream);
     assert!(head.starts_with("http/1.1 101") && head.contains("upgrade: websocket"), "{head}");
-    // A frame with the text `hi`, masked as clients must, comes back as it was sent.
+    // A frame with the text `hi`, masked as clients must, is echoed unchanged.
     let frame = [0x81, 0x82, 1, 2, 3, 4, b'h' ^ 1, b'i' ^ 2];
     for _ in 0..3 {
         stream.write_all(&frame).expect("sent");

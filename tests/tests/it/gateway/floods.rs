@@ -25,14 +25,14 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// A request for `/` of `web.example`: three entries of the static table, and one with a value of its own.
 const GET: &[u8] = b"\x82\x86\x84\x01\x0bweb.example";
-/// The reason of somebody who changed his mind.
+/// The error code CANCEL of `RST_STREAM`.
 const CANCEL: u32 = 8;
 /// As much as a frame may hold unless more was agreed on.
 const LARGEST: usize = 16_384;
 
-/// So long may the gateway take to hang up; a silent connection is left alone for longer.
+/// Time limit for the gateway to close; an idle connection is kept for longer.
 const SOON: Duration = Duration::from_secs(30);
-/// So much may the program grow, in KiB.
+/// The limit of the program's growth, in KiB.
 const GROWTH: u64 = 32 * 1024;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -45,14 +45,14 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 struct End {
     /// How much could be written.
     sent: usize,
-    /// Whether the gateway hung up, and by which code it had said so, if the word arrived.
+    /// Whether the gateway closed the connection, and the error code of its GOAWAY, if it arrived.
     is_over: bool,
     code: Option<u32>,
-    /// Everything that it said.
+    /// Everything that it sent.
     answer: Vec<u8>,
 }
 
-/// What an attacker does who has said everything.
+/// What an attacker does after sending everything.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     Stays,
@@ -66,7 +66,7 @@ fn attack(stage: &Stage, frames: impl Iterator<Item = Vec<u8>>, then: Then) -> E
     let mut reader = stream.try_clone().expect("a second handle");
     let reading = std::thread::spawn(move || {
         let mut answer = Vec::new();
-        // A reset says no more than an end; only silence is no end.
+        // A reset is equivalent to a close here; only a timeout is not.
         let end = reader.read_to_end(&mut answer).map_err(|error| error.kind());
         (answer, !matches!(end, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut)))
     });
@@ -85,7 +85,7 @@ fn attack(stage: &Stage, frames: impl Iterator<Item = Vec<u8>>, then: Then) -> E
     End { sent, is_over, code: goaway(&answer), answer }
 }
 
-/// The code of the word by which a connection is ended.
+/// The error code of the GOAWAY frame.
 fn goaway(mut bytes: &[u8]) -> Option<u32> {
     while let Some((head, rest)) = bytes.split_at_checked(9) {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -106,7 +106,7 @@ fn most(stage: &Stage) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Ends those who ask all the time, however a test ends.
+/// Stops the other clients, however a test ends.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -115,7 +115,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Does something while somebody else asks all the time, and must be served; then looks at the memory.
+/// Does something while another client sends requests all the time, and must be served; then checks the memory.
 fn beside_others(stage: &Stage, work: impl FnOnce()) {
     let (is_over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     let ask = || {
@@ -200,7 +200,7 @@ fn heads_without_end_end_the_connection() {
 
 #[test]
 fn a_head_that_grows_when_it_is_read_is_refused() {
-    /// How often the long header is said again, by one byte.
+    /// How often the long header is repeated, by a one-byte index.
     const TIMES: usize = 16_000;
     let (stage, _pod, heard) = stage(&[]);
     // A header of 4000 bytes that both sides keep, as entry 62. The length is 127, 33 and 30 times 128.

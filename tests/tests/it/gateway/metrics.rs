@@ -1,4 +1,4 @@
-//! What the gateway counts stands on the page of the proxy.
+//! The gateway's metrics are on the page of the proxy.
 
 use serde_json::json;
 use testbed::net::{Family, eventually};
@@ -30,7 +30,8 @@ fn s48_requests_connections_and_failures_are_counted_by_service() {
     let _ = stage.curl("web", Family::V4, &["--fail", url, url]).success();
     eventually("both are counted", || figure(&stage, "requests_total", ",code=\"2xx\"") == before + 2);
     eventually("no connection is open", || figure(&stage, "connections", "") == 0);
-    // A client that believes in nobody ends the handshake.
+    // A client that trusts no certificate ends the
+    // handshake.
     stage.certificate("other");
     let failures = figure(&stage, "handshake_failures_total", "");
     let refused = stage.curl("other", Family::V4, &[url]);

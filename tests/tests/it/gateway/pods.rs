@@ -1,4 +1,4 @@
-//! Servers inside pods: each answers a request with the head that it heard, by TLS or without, and remembers it.
+//! Servers inside pods: each responds to a request with the head that it received, by TLS or without, and records it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use testbed::net::Pod;
 
-/// What pods heard, head by head.
+/// The request heads that pods received.
 pub(super) type Heard = Arc<Mutex<Vec<String>>>;
 
 /// Has a pod serve a port; by TLS when it has a certificate (`DIR/NAME.crt` and `.key`).
@@ -41,7 +41,7 @@ pub(super) fn serve(pod: &Pod, port: u16, certificate: Option<(&Path, &str)>) ->
     heard
 }
 
-/// Has a pod serve a port by HTTP/2 alone: the body comes back, with the trailer of gRPC behind it.
+/// Has a pod serve a port by HTTP/2 alone: the body is echoed, with the trailer of gRPC after it.
 pub(super) fn serve_h2(pod: &Pod, port: u16) {
     let listener = pod.in_namespace(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).expect("the port is free"));
     listener.set_nonblocking(true).expect("a listener of the runtime");
@@ -69,7 +69,7 @@ async fn echo(request: Request<Incoming>) -> Result<Response<StreamBody<Frames>>
     Ok(answer)
 }
 
-/// Answers requests on a connection until it ends, or until one asks for another protocol, which is then spoken: every byte comes back.
+/// Responds to requests on a connection until it ends, or until one upgrades to another protocol: then every byte is echoed.
 fn answer(mut stream: impl Read + Write, name: &str, heard: &Heard) -> Option<()> {
     loop {
         let head = head(&mut stream)?;

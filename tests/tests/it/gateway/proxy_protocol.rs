@@ -1,4 +1,4 @@
-//! The PROXY protocol: a pod that gets bytes is told by one line before them who the client is.
+//! The PROXY protocol: a pod that gets bytes receives the client's address in one line before them.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,15 +10,15 @@ use testbed::net::{Family, Pod, eventually};
 
 use super::stage::{ARN, Stage, TARGET, vip};
 
-/// What the pod answers, whatever it was told.
+/// The response of the pod, whatever it received.
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
-/// The address of somebody else, for whom a client would like to be taken.
+/// The address of another client, which a client tries to spoof.
 const FORGED: &str = "PROXY TCP4 198.51.100.9 203.0.113.1 1 80\r\n";
 
-/// What came on a connection: the first line, and what followed until an empty line.
+/// What was received on a connection: the first line, and what followed until an empty line.
 type Told = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// Has a pod serve a port, and remember what it was told.
+/// Has a pod serve a port, and record what it receives.
 fn serve(pod: &Pod) -> Told {
     let told = Told::default();
     let listener = pod.in_namespace(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, TARGET)).expect("the port is free"));
@@ -48,7 +48,7 @@ fn until(stream: &mut TcpStream, end: &[u8]) -> Option<Vec<u8>> {
     Some(all)
 }
 
-/// Says something to the load balancer, and answers from which port, and what came back.
+/// Sends bytes to the load balancer, and returns the source port, and the response.
 fn say(stage: &Stage, family: Family, bytes: &[u8]) -> Option<(u16, String)> {
     let at = SocketAddr::new(vip(family), 80);
     let mut stream = stage.outside.in_namespace(|| TcpStream::connect(at)).ok()?;
@@ -59,7 +59,7 @@ fn say(stage: &Stage, family: Family, bytes: &[u8]) -> Option<(u16, String)> {
     Some((stream.local_addr().ok()?.port(), answer)).filter(|(_, answer)| !answer.is_empty())
 }
 
-/// Checks the line: who asks, from which port if that can be known, and for which port of the Service.
+/// Checks the line: the client's address, its port if that can be known, and the port of the Service.
 #[track_caller]
 fn check(stage: &Stage, family: Family, line: &str, from: Option<u16>, number: u16) {
     let words: Vec<&str> = line.trim_end_matches("\r\n").split(' ').collect();
@@ -110,7 +110,7 @@ fn the_line_is_plain_before_what_tls_held_and_http_has_its_headers_instead() {
     let (line, rest) = told.lock().pop().expect("the pod was told something");
     check(&stage, Family::V4, &line, None, 443);
     assert!(rest.starts_with(b"GET /secret HTTP/1.1\r\n"), "{}", String::from_utf8_lossy(&rest));
-    // Where requests are understood, each says who asks, and nothing comes before the first.
+    // Where HTTP is terminated, each request names the client, and nothing comes before the first.
     stage.publish(&[&annotations[..], &[("backend-protocol", "http")]].concat(), &[&pod]);
     eventually("requests are understood", || {
         let _ = stage.page(Family::V4, &["https://web.example/open"]);

@@ -94,7 +94,7 @@ impl Stage {
         self.served.settle();
     }
 
-    /// curl from outside, with these arguments and a path; it believes in this certificate and finds the host at the load balancer.
+    /// curl from outside, with these arguments and a path; it trusts this certificate and resolves the host to the load balancer.
     pub(super) fn curl(&self, believes: &str, family: Family, arguments: &[&str]) -> Run {
         let mut command = Command::new("curl");
         command.args(["--silent", "--show-error", "--max-time", "20", "--cacert"]);
@@ -118,7 +118,8 @@ impl Stage {
         page.to_lowercase()
     }
 
-    /// Whom pods are told of when the client outside asks: the client, unless the proxy itself carries connections to the gateway.
+    /// The client address that pods see for requests from outside: the client's, unless the proxy itself relays connections to the
+    /// gateway.
     pub(super) fn client(&self, family: Family) -> IpAddr {
         if self.served.mode().keeps_source { self.outside.address(family) } else { self.node.address(family) }
     }

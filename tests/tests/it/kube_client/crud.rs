@@ -156,7 +156,7 @@ async fn s01_server_side_apply_creates_owns_conflicts_and_forces() {
     let forced = services.patch("applied", &other.force(), &Patch::Apply(wanted(80, "b"))).await.expect("forced");
     assert_eq!(forced.labels().get("tier").map(String::as_str), Some("b"));
 
-    // What its owner no longer applies goes away; what another still owns stays.
+    // What its owner no longer applies is removed; what another still owns stays.
     let moved =
         services.patch("applied", &apply.clone().force(), &Patch::Apply(wanted(81, "b"))).await.expect("applied");
     let mut ports: Vec<i32> = moved.spec.expect("a spec").ports.expect("ports").iter().map(|port| port.port).collect();

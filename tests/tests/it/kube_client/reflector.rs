@@ -23,7 +23,7 @@ pub(super) struct Reflection {
     events: Pin<Box<dyn Stream<Item = watcher::Result<Event<Service>>> + Send>>,
     /// The newest revision seen of each Service: what a watch shows never goes back.
     newest: BTreeMap<String, u64>,
-    /// How often it had to begin anew.
+    /// How often it had to relist.
     pub(super) begun: usize,
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn change(services: &Api<Service>, random: &mut fastrand::Rng, 
     }
 }
 
-/// A reflector that begins in the middle of changes ends with what a list shows.
+/// A reflector that starts in the middle of changes ends with what a list shows.
 async fn follows(config: watcher::Config) {
     let server = Server::start();
     let services: Api<Service> = Api::default_namespaced(client(&server).await);
@@ -116,7 +116,7 @@ async fn follows(config: watcher::Config) {
     let mut random = fastrand::Rng::with_seed(seed);
     change(&services, &mut random, 40).await;
 
-    // The other client writes all the time; its last word is the Service `last`.
+    // The other client writes all the time; its last write is the Service `last`.
     let writer = services.clone();
     let writing = tokio::spawn(async move {
         change(&writer, &mut random, 150).await;
@@ -141,7 +141,7 @@ async fn s38_a_reflector_that_streams_its_list_follows_random_changes() {
 
 #[tokio::test]
 async fn s38_a_reflector_whose_watches_are_short_follows_random_changes() {
-    // Each watch ends after a second; the next goes on at the revision where it ended.
+    // Each watch ends after a second; the next continues at the revision where it ended.
     follows(watcher::Config::default().any_semantic().timeout(1)).await;
 }
 

@@ -8,8 +8,8 @@ use testbed::{Home, Server};
 use super::reflector::{Reflection, change};
 use super::{client, create, listed};
 
-/// An address of this test alone. A server that comes back needs the port it had, and a free port of 127.0.0.1 may be
-/// somebody's by then.
+/// An address reserved for this test. A server that restarts needs the same port, and a free port of 127.0.0.1 may be
+/// taken by then.
 fn own_address() -> String {
     let number = std::process::id();
     format!("127.{}.{}.{}:6443", 1 + number % 250, 1 + (number / 250) % 250, fastrand::u8(1..250))

@@ -15,7 +15,7 @@ use super::{client, create, refusal, typed};
 
 type Events<K> = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<K>>> + Send>>;
 
-/// Begins a watch after a revision.
+/// Starts a watch after a revision.
 async fn watch<K>(api: &Api<K>, params: &WatchParams, version: &str) -> Events<K>
 where
     K: Clone + serde::de::DeserializeOwned + std::fmt::Debug + 'static,
@@ -29,7 +29,7 @@ async fn next<K>(events: &mut Events<K>) -> Option<WatchEvent<K>> {
     event.map(|event| event.expect("an event"))
 }
 
-/// What an event says: its type, the name and the revision.
+/// An event: its type, the name and the revision.
 fn said<K: ResourceExt>(event: WatchEvent<K>) -> (&'static str, String, String) {
     let (kind, object) = match event {
         WatchEvent::Added(object) => ("ADDED", object),
@@ -152,7 +152,7 @@ async fn s38_bookmarks_say_how_far_a_quiet_watch_has_come() {
     let slices: Api<EndpointSlice> = Api::default_namespaced(client);
     let list = slices.list(&ListParams::default().labels("none=here")).await.expect("a list");
     let start = list.metadata.resource_version.expect("a revision");
-    // It is told so shortly before its end.
+    // It is notified shortly before its end.
     let mut events = watch(&slices, &WatchParams::default().labels("none=here").timeout(4), &start).await;
     let made = create(&services, "elsewhere").await;
     let (kind, _, reached) = said(next(&mut events).await.expect("a bookmark"));

@@ -62,7 +62,7 @@ fn s01_the_last_applied_manifest_is_kept_and_shown() {
     assert_eq!(shown["spec"]["ports"][0]["targetPort"], 8080);
     assert_eq!(shown["spec"].get("clusterIP"), None, "only what the manifest said: {shown}");
 
-    // Made without it, the first apply says so, adopts the object, and adds it.
+    // Created without it, the first apply warns about that, adopts the object, and adds it.
     bed.ok_with("create -f -", &service("plain", WEB));
     let run = bed.run("apply -f -", &service("plain", WEB));
     assert!(run.err.contains("missing the kubectl.kubernetes.io/last-applied-configuration annotation"), "{run:?}");

@@ -8,7 +8,7 @@ use testbed::{Run, run};
 
 use super::{Bed, MINOR, words};
 
-/// A token of an account. A kubectl without `create token` sends the same request by hand.
+/// A token of an account. A kubectl without `create token` sends the same request with `--raw`.
 fn token(bed: &Bed, account: &str) -> String {
     if *MINOR >= 24 {
         return bed.ok(&format!("create token {account} --duration=30m")).trim().to_owned();
@@ -40,7 +40,8 @@ fn kubeconfig_of(bed: &Bed, token: &str) -> PathBuf {
     path
 }
 
-/// What the server takes the caller for. A kubectl without `auth whoami` sends the same request by hand.
+/// The identity of the caller on the server. A kubectl without `auth whoami` sends the same request with
+/// `--raw`.
 fn whoami(kubeconfig: &Path) -> Value {
     let line = "auth whoami -o json";
     if *MINOR >= 28 {
@@ -142,7 +143,7 @@ fn s01_an_account_gets_a_token_and_is_known_by_it() {
     assert!(kubectl(&robot, "get services").failure().contains("You must be logged in to the server"));
 }
 
-/// A token that ends with an object. A kubectl without the flags sends the same request by hand.
+/// A token bound to an object. A kubectl without the flags sends the same request with `--raw`.
 fn bound_token(bed: &Bed, account: &str, kind: &str, name: &str) -> String {
     if *MINOR >= 24 {
         let line = format!("create token {account} --bound-object-kind {kind} --bound-object-name {name}");
@@ -166,7 +167,7 @@ fn b01_a_token_bound_to_a_pod_ends_with_it() {
     let robot = kubeconfig_of(&bed, &bound_token(&bed, "robot", "Pod", "p"));
     let me = whoami(&robot)["status"]["userInfo"].clone();
     assert_eq!(me["extra"]["authentication.kubernetes.io/pod-name"], serde_json::json!(["p"]), "{me}");
-    // kubectl comes back when the Pod is gone.
+    // kubectl returns when the Pod is gone.
     bed.ok("delete pod p");
     assert!(kubectl(&robot, "get services").failure().contains("You must be logged in to the server"));
 }

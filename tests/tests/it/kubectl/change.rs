@@ -115,10 +115,10 @@ fn s01_set_selector_points_a_service_elsewhere() {
     assert_eq!(bed.json("service web")["spec"]["selector"], json!({"app": "api", "tier": "back"}));
 }
 
-/// Edits the Service as a person would, with sed(1) for hands.
+/// Edits the Service as a user would, with sed(1) as the editor.
 fn edit(bed: &Bed, script: &str) -> testbed::Run {
     let mut command = bed.command("edit service web");
-    // What kubectl keeps of a refused edit goes away with the server's directory.
+    // What kubectl keeps of a rejected edit is removed with the server's directory.
     command.env("KUBE_EDITOR", format!("sed -i {script}")).env("TMPDIR", bed.server.home());
     run(&mut command, "")
 }

@@ -12,7 +12,7 @@ use super::{Bed, service};
 const WEB: &str = "{selector: {app: web}, ports: [{name: web, port: 80, targetPort: http}]}";
 const TIMEOUT: &str = "--timeout=60s";
 
-/// A server that tells conditions, with a Node called `node`.
+/// A server that maintains conditions, with a Node called `node`.
 fn bed() -> Bed {
     let bed = Bed::start_with(&["--service-conditions"]);
     bed.ok_with("create -f -", "apiVersion: v1\nkind: Node\nmetadata:\n  name: node\n");
@@ -27,7 +27,7 @@ fn pod(bed: &Bed, name: &str, app: &str) {
     bed.ok_with("create -f -", &format!("apiVersion: v1\nkind: Pod\n{metadata}\n{spec}\n"));
 }
 
-/// What a Pod says when it runs.
+/// Sets the status of a running Pod.
 fn report(bed: &Bed, name: &str, ready: &str) {
     let condition = format!(r#"{{"type":"Ready","status":"{ready}","reason":"Probe","message":"the probe says so"}}"#);
     let address = r#""podIP":"10.244.0.7","podIPs":[{"ip":"10.244.0.7"}]"#;
@@ -76,7 +76,7 @@ fn s19_a_service_that_matches_nothing_names_what_comes_nearest() {
         pod(&bed, name, "web2");
     }
     bed.service("web", WEB);
-    // The Service may be seen before the last of the Pods; what is said of it then follows them.
+    // The Service may be seen before the last of the Pods; its conditions are updated then.
     let message = r#"{.status.conditions[?(@.type=="Ready")].message}"#;
     let mut watching = bed.stream(&format!("get service web -w -o 'jsonpath={message}{{\"\\n\"}}'"));
     let wanted = "selector app=web matches 0 of 3 pods in default; 3 pods have app=web2";

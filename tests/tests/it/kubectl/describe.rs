@@ -123,7 +123,7 @@ fn s01_describe_works_for_the_other_kinds() {
     let out = bed.ok("describe endpoints web");
     assert_eq!(said(&out, "Addresses"), "10.0.0.1,10.0.0.2");
     assert_eq!(said(&out, "NotReadyAddresses"), "10.0.0.3");
-    // Before 1.21 kubectl asks for a version of slices that is no longer served by anyone.
+    // Before 1.21 kubectl requests a version of slices that is no longer served by any release.
     if *MINOR >= 21 {
         let out = bed.ok("describe endpointslice web-1");
         assert_eq!(said(&out, "AddressType"), "IPv4");

@@ -1,4 +1,4 @@
-//! `kubectl diff`: what an apply would change, asked of the server by a dry run and printed by diff(1).
+//! `kubectl diff`: what an apply would change, from a dry run on the server, printed by diff(1).
 
 use super::{Bed, service};
 

@@ -1,4 +1,4 @@
-//! Endpoints and EndpointSlices made by hand: what is taken, and what is refused.
+//! Manually created Endpoints and EndpointSlices: what is accepted, and what is rejected.
 
 use super::Bed;
 

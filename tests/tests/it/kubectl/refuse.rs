@@ -1,8 +1,8 @@
-//! What people see when the server says no: the words are those of Kubernetes, and they name the field.
+//! Errors that users see when the server rejects a request: Kubernetes' messages, with the field.
 
 use super::{Bed, MINOR, service};
 
-/// The complaint about a Service, without what kubectl says around it.
+/// The error about a Service, without the text that kubectl adds.
 #[track_caller]
 fn complaint(bed: &Bed, spec: &str) -> String {
     let said = bed.no_service("web", spec);
@@ -156,7 +156,7 @@ fn s09_an_app_protocol_is_a_qualified_name() {
 fn s01_an_unknown_field_is_refused_or_warned_of_as_asked() {
     let bed = Bed::start();
     let manifest = service("web", "{ports: [{port: 80}], frobnicate: true}");
-    // An older kubectl checks against the OpenAPI document, a newer one asks the server to.
+    // An older kubectl validates against the OpenAPI document, a newer one has the server validate.
     let strict = if *MINOR >= 25 { "--validate=strict" } else { "--validate=true" };
     for line in ["apply -f -", "create -f -", &format!("create {strict} -f -")] {
         let said = bed.fails_with(line, &manifest);

@@ -11,7 +11,7 @@ fn table(bed: &Bed, arguments: &str) -> Vec<Vec<String>> {
     let age = rows[0].iter().position(|name| name == "AGE");
     let last = age == Some(rows[0].len() - 1);
     for row in &mut rows {
-        // In the last column it is the last word, however many words the cells before it have.
+        // In the last column it is the last field, however many words the cells before it have.
         age.map(|age| row.remove(if last { row.len() - 1 } else { age }));
     }
     rows

@@ -15,7 +15,7 @@ fn s43_load_balancer_ip_is_honoured_when_possible_and_ephemeral_otherwise() {
     assert_eq!(desk.assigned("late"), "192.0.2.0");
     let said = desk.event("late", "LoadBalancerIPIgnored");
     assert!(said.contains("192.0.2.9 is used by Service default/wish"), "{said}");
-    // The address in the documentation is in nobody's pool.
+    // The address in the documentation is in no pool.
     desk.balancer("far", "", "loadBalancerIP: 78.11.24.19");
     assert_eq!(desk.assigned("far"), "192.0.2.1");
     assert!(desk.event("far", "LoadBalancerIPIgnored").contains("78.11.24.19 is not in pool office"));
@@ -78,7 +78,7 @@ fn both_families_come_as_the_policy_says() {
         desk.until(name, "it has both", |service| addresses(service).contains(",2001:db8::"));
     }
     assert!(desk.assigned("six").starts_with("2001:db8::"));
-    // Less is asked for: the second goes back.
+    // Only one family is requested: the second address is released.
     let patch = "{\"spec\":{\"ipFamilyPolicy\":\"SingleStack\",\"ipFamilies\":[\"IPv4\"],\"clusterIPs\":null}}";
     let ip = desk.ok("get service must -o jsonpath={.spec.clusterIP}");
     desk.ok(&format!("patch service must --type=merge -p '{}'", patch.replace("null", &format!("[\"{ip}\"]"))));

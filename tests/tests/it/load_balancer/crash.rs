@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 const ROOM: usize = 16;
 const ARGUMENTS: [&str; 2] = ["--load-balancer-pool", "192.0.2.0/28"];
 
-/// Creates and deletes Services of its own until the server is gone.
+/// Creates and deletes its own Services until the server is gone.
 async fn write_until_killed(mut client: Client, number: usize, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     loop {
@@ -31,7 +31,7 @@ async fn write_until_killed(mut client: Client, number: usize, seed: u64) {
             true => (Method::POST, SERVICES, Some(&body)),
             false => (Method::DELETE, path.as_str(), None),
         };
-        // After the kill the port may belong to somebody else, who need not answer.
+        // After the kill the port may belong to another process, which need not respond.
         let Ok(Ok((code, answer))) = tokio::time::timeout(SILENCE, client.json(method, at, body)).await else { return };
         assert!(matches!(code, 200 | 201 | 404 | 409), "{path}: {code} {answer}");
     }

@@ -42,7 +42,7 @@ impl Desk {
         Self { server, session }
     }
 
-    /// Runs kubectl; the line is split at spaces, and single quotes hold words together.
+    /// Runs kubectl; the line is split at spaces, and single quotes group arguments.
     pub(super) fn run(&self, line: &str, input: &str) -> Run {
         let words = words(line);
         self.server.kubectl_with(&words.iter().map(String::as_str).collect::<Vec<_>>(), input)
@@ -94,7 +94,7 @@ impl Desk {
         addresses(&self.until(name, "it has an address", |service| !addresses(service).is_empty()))
     }
 
-    /// Waits until a Service is told that it gets no address, and answers why: reason and message.
+    /// Waits until a Service has the condition that it gets no address, and returns reason and message.
     #[track_caller]
     pub(super) fn pending(&mut self, name: &str) -> (String, String) {
         let refused = |service: &Value| text(condition(service), "/status") == "False";

@@ -128,7 +128,7 @@ fn s46_classes_are_kept_and_those_of_others_are_left_alone() {
         });
         assert!(run.contains(words), "{run}");
     }
-    // Another controller does its work, and nobody undoes it.
+    // Another controller sets the status, and it is not undone.
     stage.served.session(|session| {
         let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.9", "ipMode": "VIP"}]}}});
         let path = format!("{}/theirs/status", testbed::session::SERVICES);

@@ -104,7 +104,7 @@ impl Stage {
         found.split(',').map(|text| text.parse().expect("an address")).collect()
     }
 
-    /// Asks by every protocol and family from outside, until each is answered by this pod.
+    /// Sends requests by every protocol and family from outside, until each is answered by this pod.
     #[track_caller]
     pub(super) fn answers(&self, ips: &[IpAddr], name: &str) {
         for ip in ips {
@@ -116,7 +116,7 @@ impl Stage {
         }
     }
 
-    /// Waits until nobody answers any more.
+    /// Waits until there is no response any more.
     #[track_caller]
     pub(super) fn silent(&self, ips: &[IpAddr]) {
         let caller = self.outside.caller().timeout(std::time::Duration::from_millis(200));

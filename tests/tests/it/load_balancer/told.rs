@@ -1,4 +1,4 @@
-//! What somebody sees who waits for an address with kubectl: why there is none, soon; and the address, as soon as there is one.
+//! What a user sees who waits for an address with kubectl: why there is none, soon; and the address, as soon as there is one.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::desk::{Desk, balancer, pool};
 use crate::kubectl::words;
 
-/// Nobody waits longer for a word, on a machine that is busy with other tests.
+/// The maximum wait for output, on a machine that is busy with other tests.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A kubectl that goes on printing. Dropping it ends it.
+/// A kubectl that keeps printing. Dropping it ends it.
 struct Watch {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -95,7 +95,7 @@ fn s43_a_watch_sees_pending_turn_into_an_address() {
     let took = made.elapsed();
     eprintln!("the address was seen {took:?} after `kubectl apply` of the pool had ended");
     assert!(took < SOON, "{took:?}");
-    // And one that is made when there is room for it has its address without ever being asked again.
+    // And one that is created when there is room for it gets its address without further action.
     desk.ok("delete service web --timeout=30s");
     desk.balancer("next", "", "");
     rows.until(&["next ", "LoadBalancer", "192.0.2.7"]);

@@ -12,7 +12,8 @@ use testbed::session::SERVICES;
 use super::up::{Machine, VIP};
 use super::{dig, with_resolv_conf};
 
-/// Asks the resolver of the C library it is built with, for both families; prints addresses, or ends with the error's number.
+/// Queries the resolver of the C library it is built with, for both families; prints addresses, or exits with the error's
+/// number.
 const ASK_C: &str = r#"
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -77,7 +78,7 @@ fn stage() -> Machine {
     machine
 }
 
-/// Asks in every way that programs do, by a program that prints addresses.
+/// Queries in every way that programs do, by a program that prints addresses.
 fn walk(machine: &Machine, program: &Path) {
     let ask =
         |ndots, name: &str| with_resolv_conf(&machine.pod, &conf(ndots), &format!("{} {name}", program.display()));
@@ -101,7 +102,7 @@ fn walk(machine: &Machine, program: &Path) {
         let said = ask(5, name);
         assert_eq!((said.code, said.out.as_str()), (Some(NO_SUCH_NAME), ""), "{name}: {}", said.err);
     }
-    // At the end of the search path stands the name itself, which is not ours to deny, and there is nobody to ask.
+    // At the end of the search path is the name itself, which is outside our zones, and there is no upstream.
     for name in ["nobody", "nobody.default", "both.elsewhere"] {
         let said = ask(5, name);
         assert!(said.code.is_some_and(|code| code != 0) && said.out.is_empty(), "{name}: {said:?}");

@@ -10,7 +10,7 @@ use super::{Block, Names, node, pages};
 use crate::golden::golden;
 use crate::python_client::interpreter;
 
-/// Where the stand-in for everybody else answers.
+/// The address of the stand-in for all upstreams.
 const STUB: &str = "127.0.0.1:5399";
 /// The address of the server that the recorded Service of the DNS leads to.
 const KNOWN_AS: &str = "10.244.0.53";

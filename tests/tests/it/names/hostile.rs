@@ -18,7 +18,7 @@ const CLIENTS: usize = 2;
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 5301);
 /// A name that is there.
 const NAME: &str = "kubernetes.default.svc.cluster.local";
-/// Good questions, to be spoiled.
+/// Valid queries, to be mutated.
 const NAMES: [&str; 6] = [
     NAME,
     "_https._tcp.kubernetes.default.svc.cluster.local",
@@ -33,14 +33,14 @@ fn noise(random: &mut Rng) -> Vec<u8> {
     let longest = if random.u8(..) == 0 { 5000 } else { 300 };
     let mut out = vec![0; random.usize(..longest)];
     random.fill(&mut out);
-    // The rest would be taken for replies and never be looked at.
+    // The rest would be taken for replies and never be parsed.
     if let Some(flags) = out.get_mut(2) {
         *flags &= if random.bool() { 0x7f } else { 0x07 };
     }
     out
 }
 
-/// A good question of any type in which something is wrong: bytes changed, cut off, put in or said twice.
+/// A valid query of any type with one mutation: bytes changed, cut off, inserted or duplicated.
 fn spoiled(random: &mut Rng) -> Vec<u8> {
     let mut out = wire::question(random.u16(..), random.choice(NAMES).expect("a name"));
     let end = out.len();
@@ -71,8 +71,8 @@ fn set(bytes: &mut [u8], at: usize, value: u8) {
     }
 }
 
-/// Asks something good after all that, by the same socket and so of the same thread of the server: when this is answered, the
-/// rest has been read. Counts what comes back.
+/// Sends a valid query after all that, by the same socket and so to the same thread of the server: when this is answered, the
+/// rest has been read. Counts the responses.
 fn ask(socket: &UdpSocket, id: u16, replies: &mut usize) -> Vec<Ipv4Addr> {
     let question = wire::question(id, NAME);
     socket.send(&question).expect("sent");

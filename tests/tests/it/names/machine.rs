@@ -1,6 +1,6 @@
-//! `waypost up --host-dns`: the programs of the machine itself find names, and afterwards ask whom they asked before.
+//! `waypost up --host-dns`: programs of the machine resolve names, and afterwards use the previous servers.
 //!
-//! The machine has an `/etc` and a `/run` of its own, so that nobody else's are written to.
+//! The machine has its own `/etc` and `/run`, so that those of the host are not written to.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::proxy::TIMEOUT;
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
-/// What anybody else answers for any name.
+/// What the upstream answers for any name.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 
-/// Whom the machine asked before.
+/// The previous name server of the machine.
 struct Elsewhere {
     socket: UdpSocket,
     host: Outside,
@@ -48,7 +48,7 @@ impl Drop for Elsewhere {
     }
 }
 
-/// A machine with files of its own.
+/// A machine with its own files.
 struct Machine {
     files: TempDir,
     node: Node,
@@ -180,7 +180,7 @@ fn s34_what_a_power_cut_leaves_in_the_resolver_is_no_circle_and_can_be_cleaned()
     assert_eq!(machine.read("etc/resolv.conf"), machine.before);
 }
 
-/// systemd-resolved itself is not here: what is seen is what it would be given, and that it would be told.
+/// systemd-resolved is not run: the test checks the configuration it would get, and its notification.
 #[test]
 fn s34_where_systemd_resolved_runs_it_is_told_of_the_domain_only() {
     let machine = Machine::new();

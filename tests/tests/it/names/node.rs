@@ -8,7 +8,7 @@ use testbed::net::{Node, Served};
 
 use super::dig;
 
-/// The default of kubeadm, with nobody beyond.
+/// The default of kubeadm, without an upstream.
 const COREFILE: &str = "\
 .:53 {
     errors
@@ -57,14 +57,14 @@ fn s34_the_corefile_of_a_cluster_is_understood() {
     assert_eq!(page(&node, "/ready", 8181).expect("a page").code, 200);
     let metrics = page(&node, "/metrics", 9153).expect("a page").body;
     assert!(metrics.contains("coredns_dns_requests_total"), "{metrics}");
-    // A server that is away changes no answer, and is said.
+    // A server that is unavailable changes no answer, and is reported.
     served.kill_server();
     process.wait_for_line("watch failed, keeping the last known state", crate::proxy::TIMEOUT);
     assert_eq!(page(&node, "/ready", 8181).expect("a page").code, 503);
     assert_eq!(dig(&node, "127.0.0.1", "kubernetes.default.svc.cluster.local").trim(), "10.96.0.1");
 }
 
-/// The code of a page, or nothing where nobody listens.
+/// The code of a page, or nothing if the connection is refused.
 fn code(node: &Node, path: &str, port: u16) -> Option<u16> {
     page(node, path, port).map(|page| page.code)
 }
@@ -149,7 +149,7 @@ fn questions_are_logged_as_coredns_logs_them_where_that_is_wished() {
     let process = node.spawn(command(&served, &home, &COREFILE.replace("    errors\n", wish)));
     process.wait_for_line("ready", crate::proxy::TIMEOUT);
     for (way, proto, room) in [("+notcp", "udp", 1232), ("+tcp", "tcp", 65535)] {
-        // Sizes: 12 + 38 + 4 bytes, a record of 38 + 10 + 4; EDNS adds 11 to what is asked.
+        // Sizes: 12 + 38 + 4 bytes, a record of 38 + 10 + 4; EDNS adds 11 to the query.
         let plain = "+bufsize=1232 +nocookie";
         assert_eq!(
             dig(&node, "127.0.0.1", &format!("{plain} {way} kubernetes.default.svc.cluster.local")).trim(),

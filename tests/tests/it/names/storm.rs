@@ -1,5 +1,5 @@
-//! Endpoints that change a thousand times a second while names are asked for as fast as one can: every answer is one that was right
-//! at that time, every question has one, and memory stays as it is.
+//! Endpoints that change a thousand times a second while names are queried at maximum rate: every answer was correct at that time,
+//! every query is answered, and memory stays constant.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,19 +15,19 @@ use super::{Block, ZONES, wire};
 
 /// Changes in a second, of all Services together.
 const RATE: u32 = 1000;
-/// How many Services change, each by a writer of its own.
+/// How many Services change, each by its own writer.
 const SERVICES_CHANGED: usize = 4;
-/// How many clients ask, and how many questions each has under way.
+/// How many clients there are, and how many outstanding queries each has.
 const CLIENTS: usize = 2;
 const UNDER_WAY: usize = 16;
 /// How many endpoints a Service has at a time.
 const ENDPOINTS: u8 = 3;
-/// A question for which nothing has come after this time is lost; a change that is not seen after it is, too.
+/// A query without a response after this time is lost; a change that is not visible after it is, too.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5301);
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
-/// How long it takes: ten seconds, or as many as `WAYPOST_STORM_SECONDS` says.
+/// The duration: ten seconds, or `WAYPOST_STORM_SECONDS`.
 fn seconds() -> u32 {
     std::env::var("WAYPOST_STORM_SECONDS").ok().map_or(10, |text| text.parse().expect("a number of seconds"))
 }
@@ -37,12 +37,12 @@ fn seconds() -> u32 {
 struct Written {
     /// The last state that a writer began to write.
     begun: AtomicU32,
-    /// When each state had been written, in order: `(state, when)`, and the newest that everybody must have seen by now.
+    /// When each state had been written, in order: `(state, when)`, and the newest that all must have seen by now.
     done: parking_lot::Mutex<(VecDeque<(u32, Instant)>, u32)>,
 }
 
 impl Written {
-    /// The oldest state that may still be shown to somebody who asks now.
+    /// The oldest state that may still be returned to a query now.
     fn oldest(&self) -> u32 {
         let mut done = self.done.lock();
         while let Some((state, _)) = done.0.front().copied().filter(|(_, when)| when.elapsed() > TIMEOUT) {
@@ -92,7 +92,7 @@ fn write(session: &mut Session, service: usize, written: &Written, changes: u32)
     }
 }
 
-/// A question under way.
+/// An outstanding query.
 struct Asked {
     message: Vec<u8>,
     service: usize,
@@ -101,7 +101,7 @@ struct Asked {
     sent: Instant,
 }
 
-/// Asks until it is told to stop; how many answers there were.
+/// Sends queries until stopped; returns how many answers there were.
 fn ask(all: &[Written], stop: &AtomicBool, seed: u64) -> u64 {
     // Full rate is what the others leave: changes come at their rate, and are answered for first.
     rustix::process::nice(10).expect("a lower priority for this thread");

@@ -1,9 +1,9 @@
-//! Questions as bytes, and the addresses in replies, for tests that ask more than `dig` can.
+//! Queries as bytes, and the addresses in replies, for tests that need more than `dig` can do.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// A question for addresses (type A, class IN).
+/// A query for addresses (type A, class IN).
 pub(super) fn question(id: u16, name: &str) -> Vec<u8> {
     let mut out = id.to_be_bytes().to_vec();
     out.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -15,7 +15,7 @@ pub(super) fn question(id: u16, name: &str) -> Vec<u8> {
     out
 }
 
-/// The addresses in the answer to a question of [`question`], in order; nothing unless it is a whole and successful reply.
+/// The addresses in the reply to a query of [`question`], in order; none unless it is a complete and successful reply.
 pub(super) fn addresses(question: &[u8], reply: &[u8]) -> Option<Vec<Ipv4Addr>> {
     let word = |at: usize| reply.get(at..at + 2).map(|bytes| usize::from(bytes[0]) << 8 | usize::from(bytes[1]));
     let is_reply = reply.get(..2)? == question.get(..2)? && reply[2] & 0x82 == 0x80 && reply.get(3)? & 15 == 0;
@@ -24,7 +24,7 @@ pub(super) fn addresses(question: &[u8], reply: &[u8]) -> Option<Vec<Ipv4Addr>> 
     }
     let (mut at, mut out) = (question.len(), Vec::new());
     for _ in 0..word(6)? {
-        // Every record is of the name that was asked for: a pointer to it, type A, class IN.
+        // Every record is of the queried name: a pointer to it, type A, class IN.
         if word(at)? != 0xc00c || word(at + 2)? != 1 || word(at + 4)? != 1 || word(at + 10)? != 4 {
             return None;
         }
@@ -35,7 +35,7 @@ pub(super) fn addresses(question: &[u8], reply: &[u8]) -> Option<Vec<Ipv4Addr>> 
     (at == reply.len()).then_some(out)
 }
 
-/// A socket that asks one server.
+/// A socket that queries one server.
 pub(super) fn socket(server: SocketAddr, timeout: Duration) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.connect(server).expect("a server");

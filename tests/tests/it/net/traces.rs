@@ -48,7 +48,7 @@ fn link_changes(host: &Host) -> OwnedFd {
     })
 }
 
-/// Waits until the kernel has taken a link away, with the namespace at its other end.
+/// Waits until the kernel has removed a link, with the namespace at its other end.
 fn wait_until_gone(host: &Host, changes: &OwnedFd, link: &str) {
     let deadline = Instant::now() + TIMEOUT;
     while links(host).iter().any(|name| name.starts_with(link)) {

@@ -1,4 +1,4 @@
-//! Who reaches whom, whom the servers see, and what callers are told when there is no answer.
+//! Which destinations are reachable, which source address the servers see, and the errors when there is no response.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -59,8 +59,8 @@ fn the_outside_reaches_nodes_and_what_it_has_routes_for() {
     }
 }
 
-// TCP is refused by a reset. An ICMP error comes back while the sender is still inside `connect`, for between namespaces a
-// packet and its answer travel in one system call, and Linux heeds it only at the next SYN, a second later.
+// TCP is refused by a reset. An ICMP error arrives while the sender is still inside `connect`, for between namespaces a
+// packet and its response travel in one system call, and Linux handles it only at the next SYN, a second later.
 #[test]
 fn a_refusal_is_told_from_silence() {
     let cluster = Cluster::new();

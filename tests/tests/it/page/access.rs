@@ -1,4 +1,4 @@
-//! Links and cookies as bytes: whoever is not meant gets nothing, and whoever is meant gets no more than the page shows.
+//! Links and cookies as bytes: an unauthorized client gets nothing, and an authorized one no more than the page shows.
 
 use api::bootstrap_token::Token;
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use super::{link, server, word};
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 const SESSION: &str = "/page/session";
 
-/// Sends the word of a link.
+/// Sends the token of a link.
 fn enter(server: &Server, word: &str, headers: &[(&str, &str)]) -> Reply {
     let headers: Vec<_> = headers.iter().copied().chain([JSON]).collect();
     Wire::anonymous(server).ask("POST", SESSION, &headers, format!("{{\"link\":\"{word}\"}}").as_bytes())

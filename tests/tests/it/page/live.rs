@@ -76,7 +76,7 @@ fn reports_of_nodes_are_shown_and_missing_ones_are_not_measured() {
     let address = json!({"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}});
     let _ = session.merge("/api/v1/nodes/n1/status", &address).success();
     let browser = visitor(&server);
-    // Nobody runs on that Node: the test answers for it, as the contract of reports has it.
+    // No agent runs on that Node: the test responds for it, as the contract of reports specifies.
     let backend = json!({"address": "10.244.0.51:8080", "local": true, "connections": 4321, "bytes": null});
     let port = json!({"name": "", "protocol": "TCP", "port": 80, "frontends": ["10.96.0.9:80"], "backends": [backend]});
     let report = json!({

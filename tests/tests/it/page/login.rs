@@ -1,4 +1,4 @@
-//! The way in, with a browser: a link, a second try with it, nothing at all, and a server that was started anew.
+//! Login, with a browser: a link, a second use of it, no link at all, and a restarted server.
 
 use testbed::browser::Browser;
 use testbed::{Home, Server};
@@ -55,7 +55,7 @@ fn a_lost_connection_is_shown_and_the_page_reconnects() {
     assert!(browser.text("main").contains("kubernetes"), "what was known is still shown");
     assert_eq!(browser.eval("return document.querySelector('main').dataset.stale"), "true");
 
-    // Visits are kept in memory alone: a new server asks who it is.
+    // Sessions are kept in memory alone: a new server requires a new login.
     let second = Server::start_with(Home::Kept(home.path().to_owned()), &["--listen", &address]);
     browser.until(OUTSIDE);
     assert!(browser.text("[role=alert]").contains("restarted"), "{}", browser.text("body"));

@@ -17,7 +17,7 @@ fn stage_is(id: &str, status: &str) -> String {
     format!("document.querySelector('[data-stage={id}]')?.dataset.status === '{status}'")
 }
 
-/// A browser that looks at the page of a server, and where that page is.
+/// A browser that shows the page of a server, and the address of that page.
 fn visitor(kubeconfig: &Path) -> (Browser, String) {
     let link = run(Command::new(binary()).args(["page", "--kubeconfig"]).arg(kubeconfig), "").success();
     let browser = Browser::start(1280, 900);

@@ -1,4 +1,4 @@
-//! The units of systemd: that it understands them, and how exposed it finds them. What docs/security.md says of that is true.
+//! The systemd units: systemd accepts them, and their exposure score is the one in docs/security.md.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

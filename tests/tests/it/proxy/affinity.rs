@@ -1,4 +1,4 @@
-//! A client stays with its endpoint: on every frontend of a port, until it was away for long enough or the endpoint is gone.
+//! Session affinity: a client keeps its endpoint on every frontend of a port until it expires or the endpoint is gone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Scene {
         }
     }
 
-    /// Whom each client gets.
+    /// The endpoint of each client.
     fn choices(&self, protocol: Protocol, family: Family) -> BTreeMap<String, String> {
         let way = (Frontend::ClusterIp, protocol, family);
         self.clients.iter().map(|client| (client.name().to_owned(), self.ask(client, way))).collect()
@@ -102,7 +102,7 @@ fn s25_the_memory_lasts_as_long_as_the_client_comes_back_and_then_ends() {
         return;
     }
     std::thread::sleep(Duration::from_secs(u64::from(SECONDS)) + Duration::from_millis(1_200));
-    // Where endpoints take turns, as many clients as turns find the same ones again: one more asks first.
+    // With round robin, as many clients as endpoints get the same ones again: one more request shifts the order.
     if !scene.stage.served.mode().is_random {
         scene.ask(&scene.stage.outside, (Frontend::ClusterIp, Protocol::Tcp, Family::V4));
     }

@@ -1,4 +1,4 @@
-//! Objects that nobody should write: each is skipped and named, and the others are served.
+//! Invalid objects: each is skipped and reported, and the others are served.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -45,7 +45,7 @@ impl Scene {
         assert!(!log.contains("sync failed"), "{log}");
     }
 
-    /// The log of the proxy, or an Event, says this of an object.
+    /// The log of the proxy, or an Event, reports this about an object.
     #[track_caller]
     fn is_told(&self, words: &[&str]) {
         let all = |text: &str| words.iter().all(|word| text.contains(word));

@@ -1,4 +1,4 @@
-//! A Service with two endpoints answers at its cluster IP, wherever one asks.
+//! A Service with two endpoints responds at its cluster IP to all clients.
 
 use testbed::net::Protocol::Tcp;
 use testbed::net::{Served, objects};

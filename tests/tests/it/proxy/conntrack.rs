@@ -1,5 +1,4 @@
-//! Flows that outlast what they were made for: a UDP client that keeps its port must not keep an endpoint that is gone, and
-//! nobody loses a flow to an endpoint that still serves.
+//! Stale flows: a UDP client that keeps its port must not keep a removed endpoint, and flows to serving endpoints survive.
 
 use std::time::Duration;
 
@@ -59,7 +58,7 @@ fn reach(flows: &mut [(String, Connection)], wanted: &str) {
     }
 }
 
-/// The flow reaches nobody, sooner or later.
+/// The flow reaches no endpoint, eventually.
 #[track_caller]
 fn reach_nobody(flows: &mut [(String, Connection)]) {
     for (what, flow) in flows {
@@ -204,7 +203,7 @@ fn connections_live_on_when_their_endpoint_leaves_the_slices() {
 #[test]
 fn flows_of_others_are_left_alone() {
     let scene = Scene::new();
-    // The same port numbers, at addresses and hosts that are nobody's frontends.
+    // The same port numbers, at addresses and hosts that are not frontends.
     let neighbour = scene.stage.far.pod("neighbour");
     neighbour.echo_on(&[Protocol::Udp], super::stage::node_port(1));
     neighbour.echo_on(&[Protocol::Udp], PORT);

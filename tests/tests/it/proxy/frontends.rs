@@ -48,7 +48,7 @@ fn s20_a_service_of_another_proxy_is_not_ours_until_it_is() {
     }
 }
 
-/// The words of one ruleset, both sorted, that another does not have, or not as often.
+/// The tokens of one ruleset, both sorted, that another does not have, or not as often.
 fn lacking<'a>(of: &'a [String], other: &[String]) -> Vec<&'a str> {
     let mut others = other.iter().peekable();
     let is_lacking = |word: &&String| {

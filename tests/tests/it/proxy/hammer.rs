@@ -44,7 +44,7 @@ fn fade_endpoints(stage: &Stage, dice: &mut Rng, service: &str, pods: &[Pod]) {
     stage.endpoints(service, |slice| pods.iter().fold(slice, add));
 }
 
-/// What the Service itself says besides changes.
+/// Changes fields of the Service itself.
 fn change_service(stage: &Stage, dice: &mut Rng, name: &str, number: u8) {
     let service = stage.published(name, number).label("turn", &dice.u32(..).to_string());
     let service = match dice.u8(0..4) {
@@ -56,7 +56,7 @@ fn change_service(stage: &Stage, dice: &mut Rng, name: &str, number: u8) {
     stage.served.put(&service.json());
 }
 
-/// A Service that nobody hammers appears, changes or goes.
+/// A Service without traffic is created, changed or removed.
 fn change_another(stage: &Stage, dice: &mut Rng, pods: &[Pod]) {
     let number = 10 + dice.u8(0..OTHERS);
     let name = format!("other-{number}");

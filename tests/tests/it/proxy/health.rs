@@ -1,4 +1,4 @@
-//! What load balancers and supervisors are told.
+//! The health endpoints for load balancers and supervisors.
 
 use serde_json::{Value, json};
 use testbed::net::{Family, Host, Page, Pod, Protocol, eventually, objects};
@@ -46,7 +46,7 @@ fn s26_a_health_check_port_tells_how_many_endpoints_are_here() {
         for family in Family::BOTH {
             let service = json!({ "namespace": "default", "name": "web" });
             let told = json!({ "service": service, "localEndpoints": count, "serviceProxyHealthy": true });
-            // Load balancers are told after the rules are in place.
+            // The health endpoints change after the rules are in place.
             let mut page = page(&stage.outside, &stage, family);
             eventually(&format!("{what}: {told}"), || {
                 page = self::page(&stage.outside, &stage, family);
@@ -59,7 +59,7 @@ fn s26_a_health_check_port_tells_how_many_endpoints_are_here() {
             assert_eq!(page.header("x-load-balancing-endpoint-weight"), Some(weight.as_str()), "{what}");
         }
     }
-    // The last one still serves those whom the balancer sends all the same.
+    // The last one still serves the requests that the balancer sends nevertheless.
     for family in Family::BOTH {
         let (address, port) = Frontend::LoadBalancer.at(1, family, &stage.near);
         let answer = stage.outside.ask(Protocol::Tcp, address, port).expect("an answer");

@@ -1,4 +1,4 @@
-//! The program dies, comes back, loses its server, and cleans up: traffic goes on in all but the last.
+//! The program dies, restarts, loses its server, and cleans up: traffic continues in all but the last.
 
 use testbed::net::{Family, Hammer, Pod, Protocol, eventually};
 
@@ -29,7 +29,7 @@ impl Scene {
         ]
     }
 
-    /// Until everybody has got so many more answers, or failures.
+    /// Until all clients have got so many more responses, or failures.
     #[track_caller]
     fn go_on(hammers: &[Hammer]) {
         for hammer in hammers {

@@ -1,4 +1,4 @@
-//! Who answers and whom it sees, for every source, frontend, policy, protocol and family.
+//! Which endpoint responds and which source address it sees, for every source, frontend, policy, protocol and family.
 //!
 //! The table is the rule and nothing is computed from it but addresses: an endpoint on each node, and for every cell either
 //! both answer or only that of the node by which the client goes; and they see either the client or a node.
@@ -13,14 +13,14 @@ use testbed::net::{Family, Host, Node, Pod, Protocol};
 
 use super::stage::{Frontend, Stage, TARGET};
 
-/// Who answers.
+/// The endpoints that respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     All,
     Local,
 }
 
-/// Whom the endpoint sees.
+/// The source address that the endpoint sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sees {
     Client,
@@ -34,20 +34,20 @@ const ALL_MASKED: Cell = (Who::All, Sees::Node);
 const LOCAL: Cell = (Who::Local, Sees::Client);
 const LOCAL_MASKED: Cell = (Who::Local, Sees::Node);
 
-/// Who asks.
+/// The client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     /// A pod, by its own node.
     Pod,
     /// The node itself.
     Node,
-    /// Somebody who is not of the cluster.
+    /// A client outside of the cluster.
     Outside,
     /// A pod of another node: by that node.
     PodElsewhere,
 }
 
-/// The policies, in the order of the table: the Service, its number, and what it says.
+/// The policies, in the order of the table: the Service, and its number.
 const POLICIES: [(&str, u8); 3] = [("both-cluster", 1), ("external-local", 2), ("internal-local", 3)];
 
 /// What holds: for a source and a kind of frontend, the cell of each policy.
@@ -62,16 +62,17 @@ const TABLE: [(Source, bool, [Cell; 3]); 8] = [
     (Source::PodElsewhere, true, [ALL_MASKED, ALL, ALL_MASKED]),
 ];
 
-/// How often one asks until all have answered. Two answer; that one of them is silent by chance for so long never happens.
+/// The number of requests until all have responded. Two respond; that one of them is not selected for so long is
+/// practically impossible.
 const ATTEMPTS: usize = 50;
-/// How often one asks where only one may answer.
+/// The number of requests where only one may respond.
 const ENOUGH: usize = 8;
 
 /// The stage with its Services, an endpoint on each node, and a client pod on each.
 struct Scene {
     stage: Stage,
     pods: [Pod; 2],
-    /// The families that are looked at.
+    /// The tested families.
     families: &'static [Family],
 }
 
@@ -94,7 +95,7 @@ impl Scene {
         Self { stage, pods, families: &Family::BOTH }
     }
 
-    /// The machine that asks, and the node by which it goes.
+    /// The client machine, and the node that its traffic enters.
     fn asks(&self, source: Source) -> (&Host, &Node) {
         match source {
             Source::Pod => (&self.pods[0], &self.stage.near),
@@ -104,7 +105,7 @@ impl Scene {
         }
     }
 
-    /// Asks by one way and says what is not as it should be.
+    /// Sends requests along one path and returns the deviation from the table.
     fn check(&self, source: Source, way: (Frontend, Protocol, Family), policy: usize, cell: Cell) -> Option<String> {
         let (frontend, protocol, family) = way;
         let (client, node) = self.asks(source);

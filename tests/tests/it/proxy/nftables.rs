@@ -9,7 +9,7 @@ use super::stage::{PORT, Stage, TARGET, cluster_ip};
 /// The time within which damage must be made good, on a machine that is busy with other tests.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The words of the ruleset without counters and handles. The order of elements is the kernel's, so words are sorted.
+/// The tokens of the ruleset without counters and handles, sorted: the order of elements is the kernel's.
 pub(super) fn rules(node: &Node) -> Vec<String> {
     let text = node.run("nft -s list ruleset").success();
     let mut words: Vec<String> = text.split_whitespace().map(|word| word.trim_matches(',').to_owned()).collect();
@@ -132,7 +132,7 @@ fn tables_of_others_are_never_touched() {
     assert_eq!(listed(), before);
 }
 
-/// A listing whose counters all stand at nothing.
+/// A listing whose counters are all zero.
 fn without_counts(text: &str) -> String {
     let words: Vec<&str> = text.split(' ').collect();
     let counted = |at: usize| at > 0 && matches!(words[at - 1], "packets" | "bytes");

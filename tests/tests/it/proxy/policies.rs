@@ -1,4 +1,4 @@
-//! Which endpoints count: the ready ones, else those about to end; those of this node where a policy says so; oneself too.
+//! Endpoint selection: ready ones, else terminating ones; those of this node if a policy requires it; hairpin, too.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use testbed::net::{Family, Host, Kind, Pod, Protocol, eventually};
 
 use super::stage::{Frontend, PORT, Stage, TARGET, cluster_ip};
 
-/// How an endpoint stands.
+/// The state of an endpoint.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Ready,
@@ -31,7 +31,7 @@ enum Gets {
 use Gets::{Refusal, Silence, These};
 use State::{Absent, Ended, Ending, NotReady, Ready};
 
-/// How often one asks: that one of two is silent by chance for so long never happens.
+/// The number of requests: that one of two is not selected for so long is practically impossible.
 const ENOUGH: usize = 30;
 
 fn with(slice: Slice, pod: &Pod, state: State) -> Slice {
@@ -44,7 +44,7 @@ fn with(slice: Slice, pod: &Pod, state: State) -> Slice {
     }
 }
 
-/// Two endpoints on the first node and one on the other, all serving whatever is said of them.
+/// Two endpoints on the first node and one on the other, all serving regardless of their conditions.
 struct Scene {
     stage: Stage,
     servers: [Pod; 3],

@@ -1,4 +1,4 @@
-//! Nobody is there: a Service without endpoints says so at once, one whose policy forbids the endpoints it has is silent.
+//! No usable endpoint: a Service without endpoints rejects at once, one whose policy excludes its endpoints drops.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const AT_ONCE: Duration = Duration::from_millis(900);
 /// How long silence is listened to.
 const SILENCE: Duration = Duration::from_millis(250);
 
-/// Asks once and says what is wrong if it was not refused at once.
+/// Sends one request and returns an error if it was not refused at once.
 fn refusal(client: &Host, protocol: Protocol, at: (IpAddr, u16)) -> Option<String> {
     let what = format!("{} → {protocol:?} {at:?}", client.name());
     match client.ask(protocol, at.0, at.1) {
@@ -22,7 +22,7 @@ fn refusal(client: &Host, protocol: Protocol, at: (IpAddr, u16)) -> Option<Strin
     }
 }
 
-/// Asks once and says what is wrong if anything was heard.
+/// Sends one request and returns an error if there was any response.
 fn silence(client: &Host, protocol: Protocol, at: (IpAddr, u16)) -> Option<String> {
     let what = format!("{} → {protocol:?} {at:?}", client.name());
     match client.caller().timeout(SILENCE).ask(protocol, at.0, at.1) {
@@ -46,7 +46,7 @@ fn nothing_wrong(wrong: &[String]) {
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What everybody finds wrong with every frontend of a Service.
+/// The errors of all clients with all frontends of a Service.
 fn everywhere(
     stage: &Stage,
     clients: &[&Host],

@@ -37,7 +37,7 @@ impl Scene {
         self.stage.served.settle();
     }
 
-    /// Asks by every protocol and family at once: silence takes its time.
+    /// Sends requests by every protocol and family in parallel: timeouts take long.
     #[track_caller]
     fn check(&self, client: &Host, frontend: Frontend, is_allowed: bool) {
         let wanted = if is_allowed { Ok("web".to_owned()) } else { Err(Kind::TimedOut) };

@@ -29,7 +29,7 @@ impl Frontend {
     pub(crate) const ALL: [Self; 4] = [Self::ClusterIp, Self::NodePort, Self::ExternalIp, Self::LoadBalancer];
     pub(crate) const EXTERNAL: [Self; 3] = [Self::NodePort, Self::ExternalIp, Self::LoadBalancer];
 
-    /// The address and port of a Service, where one goes by this node.
+    /// The address and port of a Service, as reached through this node.
     pub(crate) fn at(self, number: u8, family: Family, node: &Node) -> (IpAddr, u16) {
         if self == Self::NodePort {
             return (node.address(family), node_port(number));
@@ -62,7 +62,7 @@ pub(crate) fn node_port(number: u8) -> u16 {
     30_000 + u16::from(number)
 }
 
-/// Two served nodes and an outside client that goes by the first.
+/// Two served nodes and an outside client that is routed through the first.
 pub(crate) struct Stage {
     pub(crate) served: Served,
     pub(crate) near: Node,
@@ -136,7 +136,7 @@ impl Stage {
         }
     }
 
-    /// Takes the slices of a Service away.
+    /// Removes the slices of a Service.
     pub(crate) fn no_endpoints(&self, service: &str) {
         for slice in self.slices(service, |slice| slice) {
             self.served.remove(&slice.json());

@@ -5,7 +5,8 @@ use testbed::net::{Family, Pod, Protocol, eventually};
 
 use super::stage::{PORT, Stage, TARGET, cluster_ip};
 
-/// How often one asks: that one of three is silent by chance for so long never happens.
+/// The number of requests: enough that each of three endpoints is selected with
+/// practical certainty.
 const ENOUGH: usize = 60;
 
 struct Scene {

@@ -22,7 +22,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// The words before the program say in which circumstances it runs.
+    /// The arguments before the program set up its environment.
     fn new(before: &[&str]) -> Self {
         Self::with(before, &[])
     }

@@ -1,4 +1,4 @@
-//! What only the userspace mode does: it asks another endpoint, and it ends with the program, saying so.
+//! What only the userspace mode does: it tries another endpoint, and it ends with the program.
 
 use testbed::net::{Family, Kind, Mode, Protocol};
 
@@ -10,7 +10,7 @@ fn stage() -> Option<Stage> {
     (Mode::under_test().name == "userspace").then(Stage::new)
 }
 
-/// An address among those of pods that nobody has.
+/// An unused address in the pod range.
 const NOBODY: &str = "10.244.200.200";
 
 #[test]

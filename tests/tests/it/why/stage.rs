@@ -78,7 +78,7 @@ impl Stage {
         self.api.run(command)
     }
 
-    /// Asks our program, as somebody with the administrator's kubeconfig.
+    /// Runs our program with the administrator's kubeconfig.
     pub(super) fn waypost(&self, words: &str) -> Run {
         let mut command = Command::new(binary());
         command.args(words.split_whitespace()).env("KUBECONFIG", self.home.path().join("kubeconfig"));

@@ -1,4 +1,4 @@
-//! Who comes in: versions of TLS and HTTP, certificates, tokens, and what those who came in may not do.
+//! Authentication: versions of TLS and HTTP, certificates, tokens, and the limits of authenticated users.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -55,7 +55,7 @@ fn s01_tls_1_1_and_plain_http_are_refused() {
     let mut socket = dial();
     socket.write_all(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let mut answer = Vec::new();
-    // Whether the end is clean does not matter; that nothing was said in plain text does.
+    // Whether the close is clean does not matter; that nothing was sent in plain text does.
     let _ = socket.read_to_end(&mut answer);
     assert!(!answer.windows(4).any(|bytes| bytes == b"HTTP"), "{answer:?}");
 }
@@ -92,7 +92,7 @@ fn s01_http_1_1_and_http_2_carry_writes_reads_and_watches() {
 fn s01_a_certificate_of_another_authority_is_refused() {
     let (server, stranger) = (Server::start(), Server::start());
     for version in [&TLS12, &TLS13] {
-        // With TLS 1.3 the client is done before the server has looked at its certificate.
+        // With TLS 1.3 the client is done before the server has checked its certificate.
         let refused = match Wire::open(&server, Some(stranger.home()), &[version]) {
             Err(_) => true,
             Ok(mut wire) => {
@@ -173,7 +173,7 @@ fn s01_a_token_of_the_token_file_names_its_user_and_groups() {
     for token in ["r00", "r00tt", "R00T", "r00t,root"] {
         assert_eq!(with_token(&server, token, "GET", SERVICES).code, 401, "{token:?}");
     }
-    // What is no token at all is not looked at, as by kube-apiserver: the request is anonymous.
+    // What is no token at all is not evaluated, as by kube-apiserver: the request is anonymous.
     for (headers, code) in [
         (&[("Authorization", "Bearer ")][..], 403),
         (&[("Authorization", "Basic cm9vdDpyMDB0")], 403),
@@ -229,7 +229,7 @@ fn s01_a_service_account_token_is_good_as_long_as_its_account() {
     assert_eq!(with_token(&server, &token, "GET", SERVICES).code, 401, "the account is gone");
     let _ = made(&mut admin);
     assert_eq!(with_token(&server, &token, "GET", SERVICES).code, 401, "this is another account of the same name");
-    // The answers on health and version do not depend on who asks.
+    // The responses on health and version do not depend on the user.
     assert_eq!(Wire::anonymous(&server).ask("GET", "/readyz", &[], b"").code, 200);
 }
 

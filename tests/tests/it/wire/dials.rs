@@ -1,4 +1,4 @@
-//! A Node that was taken over says that its agent is somewhere else: the server is no way to find out what listens there.
+//! A compromised Node claims another address for its agent: the server does not reveal what listens there.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ impl Bed {
         let _ = self.admin.ask("PATCH", "/api/v1/nodes/n1/status", &[MERGE], patch.as_bytes()).success();
     }
 
-    /// What somebody who may read logs hears, and how long that takes.
+    /// The response to a user who may read logs, and how long it takes.
     fn read_log(&mut self) -> (String, Duration) {
         let begun = Instant::now();
         (self.admin.ask("GET", LOG, &[READER], b"").refused(500), begun.elapsed())
@@ -68,7 +68,8 @@ fn b03_logs_do_not_tell_which_ports_are_open() {
         loopback.set_nonblocking(true).expect("a listener");
         assert!(loopback.accept().is_err(), "nobody was sent there");
 
-        // Where a machine could be. Something listens at the first port, says nothing and hangs up; nothing at the second.
+        // A possible machine address. A server at the first port accepts, sends nothing and closes; the second port is
+        // closed.
         let serving = std::thread::spawn(move || drop(other.accept().expect("the server comes")));
         let (mut said, mut took) = (Vec::new(), Vec::new());
         for port in [2379, 2380] {
@@ -81,7 +82,7 @@ fn b03_logs_do_not_tell_which_ports_are_open() {
         assert_eq!(said, [GENERIC, GENERIC]);
         assert!(took.iter().all(|time| *time >= Duration::from_secs(5)), "time tells them apart: {took:?}");
 
-        // Who may use the agents of nodes anyway learns the reason.
+        // A user who may use the agents of nodes anyway gets the reason.
         let reason = bed.admin.ask("GET", LOG, &[], b"").refused(500);
         assert!(reason.contains(&format!("dial tcp {}:2380: ", elsewhere.v4())), "{reason}");
     });

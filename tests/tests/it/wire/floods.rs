@@ -1,4 +1,4 @@
-//! Whoever only holds connections open keeps nobody else out.
+//! Clients that only hold connections open do not lock out others.
 
 use testbed::net::Cluster;
 use testbed::session::SERVICES;
@@ -17,7 +17,7 @@ fn b06_two_thousand_idle_connections_of_one_address_keep_no_other_out() {
     let arguments = ["--listen", &listen, "--max-connections", "400", "--max-connections-per-address", EACH];
     let server = host.in_namespace(|| Server::start_with(home, &arguments));
 
-    // Every one of them completes its handshake, if it is let, and then asks for nothing.
+    // Each of them completes its handshake, if it is accepted, and then sends no request.
     let open = || Wire::open(&server, None, rustls::ALL_VERSIONS).ok();
     let held: Vec<Wire> = attacker.in_namespace(|| (0..2000).filter_map(|_| open()).collect());
     let answer = client.in_namespace(|| Wire::admin(&server).ask("GET", SERVICES, &[], b"").success());

@@ -14,7 +14,7 @@ const DEPTH: usize = 100_000;
 /// How much memory all of this may cost a server, in KiB.
 const GROWTH: u64 = 100 * 1024;
 
-/// A server that is asked bad things, and at the end must be as before.
+/// A server that receives invalid requests, and at the end must be unchanged.
 struct Victim {
     server: Server,
     before: u64,
@@ -28,7 +28,7 @@ impl Victim {
         Self { server, before }
     }
 
-    /// A request on a connection of its own: the code, and the message of the Status or the text.
+    /// A request on its own connection: the code, and the message of the Status or the text.
     #[track_caller]
     fn ask(&self, method: &str, path: &str, media: &str, body: &[u8]) -> (u16, String) {
         let headers = [("Content-Type", media)];
@@ -38,7 +38,7 @@ impl Victim {
         (reply.code, if status { reply.refused(reply.code) } else { reply.text() })
     }
 
-    /// The server lives, answers, and has not grown.
+    /// The server runs, responds, and has not grown.
     #[track_caller]
     fn is_well(&self) {
         let pid = i32::try_from(self.server.pid()).ok().and_then(Pid::from_raw).expect("a process");
@@ -209,7 +209,7 @@ fn s01_a_hundred_thousand_headers_are_refused() {
     let folded = format!("h: a\r\n{}", " b\r\n".repeat(DEPTH));
     for headers in [many, long, folded] {
         let mut wire = Wire::admin(&victim.server);
-        // The server may stop reading, and hang up, before all is sent.
+        // The server may stop reading, and close, before all is sent.
         let _ = wire.send(format!("GET /version HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes());
         if let Ok(reply) = wire.head() {
             assert!([400, 431].contains(&reply.code), "{}", reply.code);

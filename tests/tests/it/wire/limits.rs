@@ -1,4 +1,4 @@
-//! Limits and endings: how much at once, how large, how slow, and what happens to those who are there when the server goes.
+//! Limits and shutdown: concurrency, sizes, slow clients, and what happens to requests in flight at shutdown.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::TcpStream;
@@ -22,10 +22,10 @@ struct Half {
 }
 
 impl Half {
-    /// Sends half of the request that creates a Service, and waits until the server says that it wants the other half.
+    /// Sends half of the request that creates a Service, and waits until the server requests the other half.
     fn of_a_service(server: &Server, name: &str) -> Self {
         let body = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}).to_string();
-        // With this header a server says `100 Continue` when it begins to read: the request is in progress from there on.
+        // With this header a server sends `100 Continue` when it begins to read: the request is in progress from there on.
         let mut bytes = request("POST", SERVICES, &[JSON, ("Expect", "100-continue")], body.as_bytes());
         let rest = bytes.split_off(bytes.len() - body.len() / 2);
         let mut wire = Wire::admin(server);
@@ -86,7 +86,7 @@ fn s01_more_requests_than_allowed_are_told_to_come_back() {
     let answer = refused.answer();
     assert_eq!((text(&answer.body, "/reason"), answer.code), ("TooManyRequests", 429), "{}", answer.body);
     assert_eq!(text(&answer.body, "/message"), "Too many requests, please try again later.");
-    // Whoever looks after the server must still be able to.
+    // Administrators must still have access.
     for path in ["/readyz", "/livez", "/version", "/metrics", SERVICES] {
         assert_eq!(Wire::admin(&server).ask("GET", path, &[], b"").code, 200, "{path}");
     }
@@ -129,7 +129,7 @@ fn s01_a_server_that_is_asked_to_end_answers_what_it_has_begun() {
     assert_eq!(watcher.chunk().expect("a clean end"), None, "the watch ends as watches end");
     assert!(idle.closed());
     assert_eq!(silent.read(&mut [0]).expect("an end"), 0, "nor is there anything to wait for here");
-    // It is going away: nobody new is let in to wait for nothing.
+    // It is shutting down: no new connections are accepted.
     let refused = TcpStream::connect(&server.address).expect_err("no new connections");
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     assert_eq!(half.finish(), 201, "what was begun is answered");

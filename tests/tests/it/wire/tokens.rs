@@ -133,7 +133,7 @@ fn b03_a_node_gets_tokens_of_its_own_pods_and_no_others() {
     let (ours, theirs) = (pod(&mut admin, "on-n1"), pod(&mut admin, "on-n2"));
     let mut ask = |request: &Value| admin.ask("POST", ROBOT_TOKEN, &AS_N1, request.to_string().as_bytes());
     let _ = ask(&bound("Pod", &ours)).success();
-    // The machine was taken over: it wants a token that lives on without a Pod, or that speaks for another machine.
+    // The machine is compromised: it requests a token that is not bound to a Pod, or that is for another machine.
     let mut other_audience = bound("Pod", &ours);
     other_audience["spec"]["audiences"] = json!(["vault"]);
     let mut guessed = bound("Pod", &ours);

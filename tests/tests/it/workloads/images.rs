@@ -165,7 +165,7 @@ fn a_deployment_from_a_registry_answers_behind_a_service() {
         machine.node.run(format!("curl -sS --max-time 5 http://{ip}/").as_str()).out == "two"
     });
     assert_eq!(layers(&machine), 3);
-    // What Pods use stays; what they do not goes, and only what nobody else has of it.
+    // What Pods use stays; what they do not use is removed, except for layers shared with other images.
     let refused = image(&machine, &["remove", &registry.name("team/web:v2")], "").failure();
     assert!(refused.contains("is used by the Pod default/web-"), "{refused}");
     eventually("the Pods of the old version are gone", || {
@@ -328,7 +328,7 @@ fn policies_ask_the_registry_as_they_should() {
     machine.pod("present", spec("IfNotPresent"));
     machine.until_ready("present");
     assert!(registry.asked().is_empty(), "it is here");
-    // The tag moves, and with it those who always ask; what nobody has a name for any more stays while Pods run from it.
+    // The tag moves, and with it Pods with the pull policy Always; an image without a tag stays while Pods run from it.
     registry.push("web", "latest", &[server(folder.path()), message("second")], &entrypoint());
     machine.pod("always", spec(""));
     machine.until_ready("always");

@@ -130,7 +130,7 @@ impl Stage {
         machine.process = Some(process);
     }
 
-    /// Starts a machine that is expected not to become a node, and answers what it says.
+    /// Starts a machine that is expected not to become a node, and returns its output.
     #[track_caller]
     fn refused(&self, machine: usize, arguments: &[&str]) -> String {
         let machine = &self.nodes[machine];

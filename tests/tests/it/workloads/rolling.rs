@@ -46,7 +46,7 @@ fn update_under_load(mode: &str) {
     let begun = Instant::now();
     for update in 1..=UPDATES {
         fleet.update("web", &backend(8080 + update % 2));
-        // Each generation is to be asked, not only waited for.
+        // Each generation must get requests, not only be waited for.
         let asked = |tally: &Tally| tally.asked;
         for hammer in &hammers {
             let before = asked(&hammer.so_far());
@@ -88,7 +88,7 @@ fn s18_a_pod_that_is_not_ready_leaves_within_a_second_and_comes_back() {
     let fleet = Fleet::new(MODES[0], &["n1", "n2", "n3"]);
     let folder = testbed::folder();
     serve(&fleet);
-    // Each Pod is ready unless a file says otherwise that bears its name.
+    // Each Pod is ready unless a file with its name sets otherwise.
     let script = format!("test ! -e {}/$(uname -n)", folder.path().display());
     let mut pod = backend(8080);
     pod["containers"][0]["readinessProbe"] =

@@ -1,4 +1,4 @@
-//! Updates: begun, watched, stopped, taken back; and what goes with what when something is deleted.
+//! Updates: started, watched, paused, rolled back; and which objects are deleted with others.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Programs that are killed, and machines that start again, while Pods serve: what ran goes on, what was lost begins again.
+//! Killed programs and rebooting machines while Pods serve: containers continue, lost ones restart.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn fleet() -> Fleet {
     fleet
 }
 
-/// What of a Pod must not change: who it is, where it is, which instance of its container runs since when.
+/// What of a Pod must not change: its identity, its node, the instance of its container and its start time.
 fn identities(fleet: &Fleet) -> Vec<Value> {
     let mut all: Vec<Value> = fleet
         .pods("web")

@@ -23,7 +23,7 @@ pub(super) fn agent() -> (Arc<Agent>, Arc<Fake>) {
     (Arc::new(Agent::new(Arc::clone(&fake) as _)), fake)
 }
 
-/// A connection to an agent, with what was read and not used.
+/// A connection to an agent, with the bytes that were read and not consumed.
 pub(super) struct Connection {
     io: DuplexStream,
     pub(super) held: BytesMut,
@@ -46,7 +46,7 @@ impl Connection {
         matches!(read.await.expect("an answer within 20 s"), Ok(1..))
     }
 
-    /// Sends a request without a body; gives the code and the headers as text.
+    /// Sends a request without a body; returns the code and the headers as text.
     pub(super) async fn ask(&mut self, line: &str, headers: &[(&str, &str)]) -> (u16, String) {
         let mut text = format!("{line} HTTP/1.1\r\nHost: node\r\n");
         for (name, value) in headers {
@@ -64,7 +64,7 @@ impl Connection {
         }
     }
 
-    /// What is left of a connection that ends.
+    /// The remaining bytes of a connection until it is closed.
     pub(super) async fn rest(&mut self) -> String {
         while self.more().await {}
         String::from_utf8_lossy(&self.held.split()).into_owned()
@@ -155,7 +155,7 @@ pub(super) fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What came over SPDY.
+/// A received SPDY frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Data(u32, Vec<u8>, bool),
@@ -187,7 +187,7 @@ impl Spdy {
         control(1, &body)
     }
 
-    /// The next frame in what came, if it is there whole.
+    /// The next frame of the received bytes, if it is complete.
     pub(super) fn next(&mut self) -> Option<Frame> {
         let head: [u8; 8] = *self.held.first_chunk()?;
         let length = u32::from_be_bytes([0, head[5], head[6], head[7]]) as usize;
@@ -236,7 +236,7 @@ pub(super) fn data(id: u32, bytes: &[u8], finish: bool) -> Vec<u8> {
 pub(super) struct Plain {
     pub(super) connection: Connection,
     pub(super) spdy: Spdy,
-    /// What came on each stream, and whether that is all.
+    /// The bytes received on each stream, and whether the stream has ended.
     seen: BTreeMap<u32, (Vec<u8>, bool)>,
 }
 
@@ -269,7 +269,7 @@ impl Plain {
         }
     }
 
-    /// The bytes of a stream until its end, those too that came while others were waited for.
+    /// The bytes of a stream until its end, including those received while other streams were read.
     pub(super) async fn all_of(&mut self, wanted: u32) -> Vec<u8> {
         loop {
             if self.seen.get(&wanted).is_some_and(|(_, done)| *done) {

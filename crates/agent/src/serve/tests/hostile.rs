@@ -8,7 +8,7 @@ const CAT: &str = "/exec/default/web/main?input=1&output=1&command=cat";
 /// Reads nothing, so that the end of its input does not end it.
 const DEAF: &str = "/exec/default/web/main?input=1&output=1&command=deaf";
 
-/// Sends bytes over a WebSocket; gives the code that it is closed with.
+/// Sends bytes over a WebSocket; returns the code of its closure.
 async fn closed_with(bytes: &[u8]) -> u16 {
     let (agent, fake) = agent();
     let mut socket = Socket::open(&agent, DEAF, "v5.channel.k8s.io").await;

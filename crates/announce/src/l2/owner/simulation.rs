@@ -12,7 +12,7 @@ use crate::leases::{LeaseError, LeaseResult, Operation, Versioned};
 /// A fault of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
-    /// It is paused for so many milliseconds; its clock goes on.
+    /// It is paused for so many milliseconds; its clock continues.
     Pause(u64),
     /// It restarts without releasing anything.
     Restart,

@@ -116,7 +116,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A name up to the next terminator that no backslash stands before.
+    /// A name up to the next unescaped terminator.
     fn field(&mut self) -> Node {
         let mut escaped = false;
         let end = self.rest.find(|c| {

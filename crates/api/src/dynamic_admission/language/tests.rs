@@ -93,7 +93,8 @@ fn long_chains_of_variables_need_no_deep_stack() {
 
 #[test]
 fn what_is_spent_is_limited() {
-    // Each looks at 64 000 combinations, and costs some hundred thousand.
+    // Each evaluates 64 000 combinations, and costs some hundred
+    // thousand.
     let many = format!("[{}]", vec!["0"; 40].join(","));
     let costly = "variables.many.all(a, variables.many.all(b, variables.many.all(c, a + b + c >= 0)))";
     let all = vec![costly; 60];

@@ -7,7 +7,7 @@ const MAX_FAILURES: usize = 50;
 /// Bytes of a value.
 const MAX_VALUE: usize = 10 * 1024;
 
-/// A validation that failed where the binding asks for an audit.
+/// A failed validation whose binding has the action Audit.
 pub(super) struct Failure {
     pub(super) message: String,
     pub(super) policy: String,
@@ -38,7 +38,7 @@ impl Collected {
     }
 }
 
-/// Writes the validations that failed as a JSON list, its members in the order of the original.
+/// Writes the validations that failed as a JSON list, its members in the order of Kubernetes.
 pub(super) fn publish_failures(failures: &[Failure], out: &mut Vec<(String, String)>) {
     if failures.is_empty() {
         return;

@@ -107,7 +107,7 @@ fn validate(object: &Value, errors: &mut Errors) {
     validate_actions(&SPEC.child("validationActions"), spec.at("validationActions"), errors);
 }
 
-/// What must be there. Generated rules find this in the original, so it is reported last.
+/// What must be there. Generated rules find this in kube-apiserver, so it is reported last.
 fn require(object: &Value, errors: &mut Errors) {
     if object.text("spec.policyName").is_empty() {
         errors.required(&SPEC.child("policyName"), "");

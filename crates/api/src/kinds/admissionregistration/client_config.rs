@@ -41,7 +41,7 @@ fn validate_url(path: &Path<'_>, text: &str, errors: &mut Errors) {
 }
 
 fn validate_service(path: &Path<'_>, service: &Value, errors: &mut Errors) {
-    // The original takes name and namespace in the other order than they are given, so each is missed under the
+    // Kubernetes takes name and namespace in the other order than they are given, so each is missed under the
     // other's name.
     if service.text("namespace").is_empty() {
         errors.required(&path.child("name"), "");

@@ -223,7 +223,7 @@ impl PolicyCheck<'_> {
         if text.trim().is_empty() {
             return self.errors.required(&path.child("expression"), "expression is not specified");
         }
-        // The original looks for earlier variables among the validations.
+        // kube-apiserver looks for earlier variables among the validations.
         let environment = self.environment("validations", "expression", text);
         if let Err(why) = self.expressions.declare(name, text, environment) {
             self.errors.invalid(&path.child("expression"), text, &why);

@@ -114,7 +114,7 @@ fn validate_resource_names(path: &Path<'_>, list: &Value, errors: &mut Errors) {
     let resources: Vec<&str> = list.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     require_some(path, &resources, errors);
     let (mut all_parts_of, mut part_of_all): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
-    // Only the last resource without a part counts, as in the original.
+    // Only the last resource without a part counts, as in kube-apiserver.
     let mut last_is_named = false;
     for (index, entry) in resources.iter().enumerate() {
         if entry.is_empty() {

@@ -1,4 +1,4 @@
-//! What a certificate request (PKCS #10) asks for.
+//! The content of a certificate request (PKCS #10).
 //!
 //! In: its PEM. Out: the names in it and the key it is for, once its signature proves possession of that key.
 
@@ -36,7 +36,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// What an object asks for.
+    /// Parses the request of an object.
     ///
     /// # Errors
     /// What is wrong with its request.

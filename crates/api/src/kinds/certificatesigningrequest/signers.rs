@@ -1,15 +1,15 @@
 //! What each signer of the cluster signs: subject, names and usages.
 //!
-//! In: a signer, what a request asks for, and its usages. Out: nothing, or why it is not signed. Approval does not override these rules:
-//! they hold for requests that a person approved, too. The rules for nodes and their messages are those of kube-controller-manager. Certificates
-//! of other clients are restricted further than there, because a subject is all that the API server looks at: the holder of a certificate for
-//! a name or a group of the cluster itself is that component. Pure.
+//! In: a signer, the content of a request, and its usages. Out: nothing, or why it is not signed. Approval does not override these rules: they
+//! hold for requests that a person approved, too. The rules for nodes and their messages are those of kube-controller-manager. Certificates of
+//! other clients are restricted further than there, because the API server authenticates by the subject alone: the holder of a certificate for a
+//! name or a group of the cluster itself is that component. Pure.
 
 use super::request::Request;
 use super::{API_CLIENT, NODE_CLIENT, NODE_SERVING};
 use crate::names;
 
-/// What the user name of a node begins with.
+/// The prefix of the user name of a node.
 pub const NODE_USER: &str = "system:node:";
 /// The group of nodes.
 pub const NODES: &str = "system:nodes";

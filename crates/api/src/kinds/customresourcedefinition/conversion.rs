@@ -12,7 +12,7 @@ use crate::kinds::common::one_of;
 use crate::names;
 use crate::value::ValueExt as _;
 
-/// The versions of ConversionReview that the server knows.
+/// The versions of ConversionReview that the server supports.
 const REVIEW_VERSIONS: &[&str] = &["v1", "v1beta1"];
 
 /// Checks the conversion of a definition.

@@ -13,7 +13,7 @@ use crate::value::ValueExt as _;
 pub(super) struct Options<'a> {
     /// The definition before the change; `None` on create.
     pub(super) old: Option<&'a Value>,
-    /// A webhook must know a version of ConversionReview that the server knows.
+    /// A webhook must support a version of ConversionReview that the server supports.
     pub(super) known_review_version: bool,
     /// Scope and kind may not change.
     pub(super) immutable_names: bool,

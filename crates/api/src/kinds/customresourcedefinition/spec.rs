@@ -56,7 +56,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// What a version has of its own.
+    /// The version-specific fields.
     pub(super) fn own(self, version: &'a Value, part: Part) -> &'a Value {
         if self.is_shared(part) { &Value::Null } else { version.at(part.name()) }
     }

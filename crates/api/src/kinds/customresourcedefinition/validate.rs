@@ -1,6 +1,6 @@
 //! Validation of definitions: create, update and status.
 //!
-//! The original validates a form in which everything that all versions have in common stands beside the versions
+//! Kubernetes validates a form in which everything that all versions have in common stands beside the versions
 //! ([`Spec`]); paths and order of the errors follow from that.
 
 use serde_json::Value;
@@ -57,7 +57,7 @@ pub(super) fn status(new: &Value, old: &Value, errors: &mut Errors) {
     validate_names(&STATUS.child("acceptedNames"), new.at("status.acceptedNames"), errors);
 }
 
-/// Everything behind the spec: status, approval of protected groups, unknown fields.
+/// Everything except the spec: status, approval of protected groups, unknown fields.
 fn validate_rest(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     validate_names(&STATUS.child("acceptedNames"), object.at("status.acceptedNames"), errors);
     validate_stored_versions(object, errors);
@@ -202,7 +202,7 @@ fn validate_spec_names(value: &Value, errors: &mut Errors) {
     validate_names(&path, value, errors);
 }
 
-/// Checks names, wherever they stand.
+/// Checks names at any path.
 fn validate_names(path: &Path<'_>, value: &Value, errors: &mut Errors) {
     for field in ["plural", "singular"] {
         check_label(&path.child(field), value.text(field), value.text(field), "", errors);

@@ -115,7 +115,7 @@ pub(super) fn validate_columns(path: &Path<'_>, columns: &Value, errors: &mut Er
     }
 }
 
-/// Whether a path starts as a JSON path does; more is not asked.
+/// Whether a path starts as a JSON path does; nothing more is checked.
 fn is_path(path: &Path<'_>, value: &str, errors: &mut Errors) -> bool {
     let is_path = value.starts_with('.');
     if !is_path {

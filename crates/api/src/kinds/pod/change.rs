@@ -40,7 +40,7 @@ pub(super) fn validate_spec(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks that containers stay, with images; says whether to go on.
+/// Checks that containers stay, with images; returns whether to continue.
 fn check_containers(list: &str, new: &[Value], old: &[Value], errors: &mut Errors) -> bool {
     let spec = Path::Root("spec");
     let path = spec.child(list);
@@ -56,7 +56,7 @@ fn check_containers(list: &str, new: &[Value], old: &[Value], errors: &mut Error
     true
 }
 
-/// A deadline may be set or moved forward, not removed or put off; says whether to go on.
+/// A deadline may be set or moved forward, not removed or extended; returns whether to continue.
 fn check_deadline(new: &Value, old: &Value, errors: &mut Errors) -> bool {
     let path = Path::Root("spec.activeDeadlineSeconds");
     let seconds = |spec: &Value| spec.at("activeDeadlineSeconds").as_i64();

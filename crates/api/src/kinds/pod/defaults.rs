@@ -1,4 +1,4 @@
-//! What a Pod gets when its author says nothing.
+//! Defaults of a Pod.
 //!
 //! Runs on every decoded Pod, so it must be idempotent and must not touch what is set.
 
@@ -158,7 +158,7 @@ fn fill_volume(volume: &mut Value) {
     fill_network_disks(volume);
 }
 
-/// Volumes of storage systems; kept so that Pods round-trip as with the original.
+/// Volumes of storage systems; kept so that Pods round-trip as with kube-apiserver.
 fn fill_network_disks(volume: &mut Value) {
     for (kind, field, value) in [
         ("iscsi", "iscsiInterface", "default"),

@@ -1,4 +1,4 @@
-//! Checks of probes and lifecycle hooks: what is asked of a container, how often, and by which means.
+//! Validation of probes and lifecycle hooks.
 
 use serde_json::Value;
 

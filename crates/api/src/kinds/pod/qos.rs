@@ -1,4 +1,4 @@
-//! The quality of service a Pod asks for by its requests and limits.
+//! The quality of service class of a Pod, derived from its requests and limits.
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
-//! Checks of the whole `spec` of a Pod, in the order the original makes them.
+//! Checks of the whole `spec` of a Pod, in the order kube-apiserver makes them.
 //!
-//! Covered is what a server of Services needs to rely on: names, containers, ports, addresses, scheduling words. Rules
+//! Covered is what a server of Services relies on: names, containers, ports, addresses, scheduling fields. Rules
 //! of storage plug-ins, security contexts, affinity and resource claims are left to the agent.
 
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ const MAX_NAMESERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
 const MAX_SEARCH_CHARACTERS: usize = 2048;
 
-/// Checks the spec of a Pod, or that of a template of Pods, which stands elsewhere.
+/// Checks the spec of a Pod, or of a Pod template, which is at another path.
 pub(super) fn validate(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
     let volumes = volumes::validate(&path.child("volumes"), spec, errors);
     let context = Context { volumes, grace: spec.int("terminationGracePeriodSeconds") };
@@ -173,7 +173,7 @@ fn validate_hostname_override(path: &Path<'_>, host: &str, spec: &Value, errors:
     report(path, host, names::dns_subdomain(host), errors);
 }
 
-/// Checks what the Pod puts up with.
+/// Checks the tolerations of the Pod.
 pub(super) fn validate_tolerations(list: &Path<'_>, spec: &Value, errors: &mut Errors) {
     for (index, toleration) in spec.items("tolerations").iter().enumerate() {
         let path = list.index(index);

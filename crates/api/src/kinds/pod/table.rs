@@ -22,7 +22,7 @@ pub(super) static TABLE: Table = Table {
     conditions,
 };
 
-/// What is gathered while looking at the containers.
+/// The state collected from the containers.
 #[derive(Default)]
 struct Summary<'p> {
     reason: String,
@@ -108,7 +108,8 @@ impl<'p> Summary<'p> {
     }
 }
 
-/// Looks at the init containers up to the first that is not done; says whether there is one.
+/// Checks the init containers up to the first unfinished one; returns whether there is
+/// one.
 fn look_at_init<'p>(pod: &'p Value, summary: &mut Summary<'p>, side_cars: &mut Summary<'p>) -> bool {
     let specs = pod.items("spec.initContainers");
     for (index, status) in pod.items("status.initContainerStatuses").iter().enumerate() {

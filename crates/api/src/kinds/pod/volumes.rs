@@ -131,7 +131,7 @@ fn repeated<'v>(files: &mut HashSet<&'v str>, items: &'v [Value]) -> impl Iterat
     repeated.into_iter()
 }
 
-/// A projected token. Errors of its file name the volume, as in the original.
+/// A projected token. Errors of its file name the volume, as in kube-apiserver.
 fn validate_token(volume: &Path<'_>, path: &Path<'_>, token: &Value, errors: &mut Errors) {
     let seconds = token.int("expirationSeconds");
     if seconds < MIN_TOKEN_SECONDS {

@@ -46,7 +46,7 @@ pub(super) fn collect_spec(path: &Path<'_>, spec: &Value, out: &mut Vec<String>)
     }
 }
 
-/// Every container with its path, in the order the original looks at them.
+/// Every container with its path, in the order of kube-apiserver.
 fn containers<'s>(path: &Path<'_>, spec: &'s Value) -> impl Iterator<Item = (String, &'s Value)> {
     ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| {
         let named = move |(index, container)| (format!("{path}.{list}[{index}]"), container);

@@ -79,7 +79,7 @@ fn selector(spec: &Value, errors: &mut Errors) {
         validate_operator(&path, requirement, errors);
     }
     let scopes: Vec<&str> = requirements.iter().map(|requirement| requirement.text("scopeName")).collect();
-    // As in the original, the message shows `spec.scopes`.
+    // As in kube-apiserver, the message shows `spec.scopes`.
     conflicting(&path, &scopes, spec.at("scopes"), errors);
 }
 

@@ -1,7 +1,7 @@
-//! One family or two: settles `ipFamilyPolicy` and `ipFamilies` before addresses are claimed.
+//! Dual-stack: decides `ipFamilyPolicy` and `ipFamilies` before addresses are claimed.
 //!
-//! In: what the client said, what was before, what the cluster has. Out: both fields filled in, or a 422. The guiding
-//! idea: never move between one and two families unless the client says so with the policy.
+//! In: the client's fields, the old object, the cluster's families. Out: both fields filled in, or a 422. The
+//! principle: never move between one and two families unless the client requests it with the policy.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use crate::value::ValueExt as _;
 /// Fills in the policy and the families. `configured` are the families of the cluster, the primary first.
 ///
 /// # Errors
-/// 422 when what the client asks for contradicts itself or the cluster.
+/// 422 when the request contradicts itself or the cluster.
 pub(super) fn settle(service: &mut Value, old: Option<&Value>, configured: &[Family]) -> Result<(), Status> {
     if is_external_name(service) || old.is_some_and(|old| keeps_preference(service, old)) {
         return Ok(());
@@ -149,7 +149,7 @@ fn check_configured(service: &Value, configured: &[Family], errors: &mut Errors)
     }
 }
 
-/// Adds the primary family when there is none, and the other one when two are wanted and to be had.
+/// Adds the primary family if missing, and the other one if two are requested and available.
 fn complete(service: &mut Value, configured: &[Family], two: bool) {
     let primary = configured.first().copied().unwrap_or(Family::V4);
     let mut families = service.texts("spec.ipFamilies");

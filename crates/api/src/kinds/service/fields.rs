@@ -1,4 +1,4 @@
-//! What the fields of a Service say: the few questions that nearly every rule asks.
+//! Accessors for the fields of a Service that nearly every rule uses.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::field::{Errors, Path};
 use crate::status::Status;
 use crate::value::ValueExt as _;
 
-/// The cluster IP of a Service that wants none.
+/// The cluster IP of a headless Service.
 pub(super) const NONE: &str = "None";
 pub(super) const SINGLE_STACK: &str = "SingleStack";
 pub(super) const PREFER_DUAL_STACK: &str = "PreferDualStack";
@@ -45,7 +45,7 @@ pub(super) fn is_externally_accessible(service: &Value) -> bool {
     has_node_ports(service) || (kind_of(service) == "ClusterIP" && !service.items("spec.externalIPs").is_empty())
 }
 
-/// A load balancer asks each node whether it has endpoints.
+/// A load balancer queries each node whether it has endpoints.
 pub(super) fn needs_health_check(service: &Value) -> bool {
     is_load_balancer(service) && service.text("spec.externalTrafficPolicy") == "Local"
 }
@@ -55,7 +55,7 @@ pub(super) fn is_headless(service: &Value) -> bool {
     matches!(service.items("spec.clusterIPs"), [only] if only == NONE)
 }
 
-/// Headless by the singular field, and nobody selects Pods for it.
+/// Headless by the singular field, and without a selector.
 pub(super) fn is_headless_without_selector(service: &Value) -> bool {
     service.text("spec.clusterIP") == NONE && service.map("spec.selector").is_none_or(serde_json::Map::is_empty)
 }

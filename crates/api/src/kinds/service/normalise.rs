@@ -1,7 +1,7 @@
-//! Guessing what a client means that knows only some of the linked fields.
+//! Completes linked fields for clients that send only some of them.
 //!
-//! `clusterIP` and `clusterIPs` say the same thing twice, and clients that were written before the second one send
-//! only the first. And a client that sends its manifest again, without what was allocated, wants to keep it.
+//! `clusterIP` and `clusterIPs` are redundant, and clients that were written before the second one send only the
+//! first. And a client that sends its manifest again, without what was allocated, wants to keep it.
 
 use std::collections::{HashMap, HashSet};
 

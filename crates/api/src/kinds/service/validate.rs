@@ -42,7 +42,7 @@ pub(super) fn validate(service: &Value, old: Option<&Value>, errors: &mut Errors
     traffic::validate(service, errors);
 }
 
-/// A string that must be one of these words.
+/// A string that must be one of these values.
 fn check_word(service: &Value, field: &str, words: &[&str], errors: &mut Errors) {
     match service.at("spec").text(field) {
         "" => errors.required(&SPEC.child(field), ""),
@@ -81,7 +81,7 @@ fn check_type_needs(service: &Value, errors: &mut Errors) {
     if service.has("spec.ipFamilyPolicy") {
         errors.forbidden(&SPEC.child("ipFamilyPolicy"), why);
     }
-    // A trailing dot says that the name is fully qualified.
+    // A trailing dot means that the name is fully qualified.
     let name = service.text("spec.externalName");
     let name = name.strip_suffix('.').unwrap_or(name);
     let path = SPEC.child("externalName");

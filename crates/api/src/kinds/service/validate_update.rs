@@ -61,7 +61,7 @@ fn check_addresses(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// The original prints the addresses, not the families, when their number changes.
+/// kube-apiserver prints the addresses, not the families, when their number changes.
 fn check_families(new: &Value, old: &Value, errors: &mut Errors) {
     if is_headless(new) || is_headless(old) {
         return;

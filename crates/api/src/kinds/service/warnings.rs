@@ -1,4 +1,4 @@
-//! What is accepted but deserves a word: deprecated, ignored, or written in an unusual way.
+//! Warnings about accepted fields: deprecated, ignored, or written in an unusual way.
 
 use serde_json::Value;
 

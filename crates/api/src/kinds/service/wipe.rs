@@ -1,8 +1,8 @@
-//! What a change of type takes away.
+//! Clears fields that do not apply after a change of type.
 //!
-//! Some fields mean nothing for some types, and several of them were filled in by the server. A client that changes
-//! only `type` should not have to clear them: a field goes when it no longer applies and the client left it alone.
-//! If the client changed it too, it stays, and validation refuses it.
+//! Some fields mean nothing for some types, and several of them were set by the server. A client that changes only
+//! `type` should not have to clear them: a field is cleared when it no longer applies and the client did not change
+//! it. If the client changed it too, it stays, and validation rejects it.
 
 use std::collections::HashSet;
 

@@ -1,9 +1,9 @@
 //! Lists that merge: by a key of their objects, or as a set of scalars.
 //!
-//! A list flows in twice, as it is and as the patch has it. Elements with a key that both have are merged, others are
-//! added, `$patch: delete` takes one out and `$patch: replace` drops what was there. Then the order is settled: the
-//! elements of the patch (or of `$setElementOrder`) stand in its order, and those only the object has are put between
-//! them, each in front of the first it stood in front of before. So new elements come before old ones.
+//! In: a list of the object, and that of the patch. Elements with a key that both have are merged, others are added,
+//! `$patch: delete` removes one and `$patch: replace` drops the old list. Then the elements are ordered: those of the
+//! patch (or of `$setElementOrder`) are in its order, and those only the object has are inserted between them, each
+//! before the first it preceded before. So new elements come before old ones.
 
 use std::collections::{HashMap, HashSet};
 
@@ -75,7 +75,7 @@ fn follow_order(
     Ok(())
 }
 
-/// The order of the object's elements once the patch is merged. New elements have no place in it, but in the original
+/// The order of the object's elements once the patch is merged. New elements have no place in it, but in Kubernetes
 /// they fall into the memory that deleted ones leave, at the end of the list whose order counts.
 fn order_after(had: Vec<&Value>, change: &[Value], merge_key: &str) -> Vec<Value> {
     let deletes = |element: &&Value| element.get(DIRECTIVE).and_then(Value::as_str) == Some("delete");
@@ -95,7 +95,7 @@ fn into_list(value: Value) -> Vec<Value> {
     if let Value::Array(items) = value { items } else { Vec::new() }
 }
 
-/// The patch must name its elements in the order it asks for.
+/// The patch must name its elements in the order it requests.
 fn check_order(change: &[Value], wanted: &[Value], merge_key: &str) -> Result<(), PatchError> {
     if wanted.is_empty() || change.is_empty() {
         return Ok(());
@@ -202,7 +202,7 @@ fn merge_objects(
     arrange(original, &wanted.iter().collect::<Vec<_>>(), &server, merge_key)
 }
 
-/// Settles the order: `wanted` and `server` are keys (or scalars) in the order of the patch and of the object.
+/// Determines the order: `wanted` and `server` are keys (or scalars) in the order of the patch and of the object.
 fn arrange(merged: Vec<Value>, wanted: &[&Value], server: &[Value], merge_key: &str) -> Result<Vec<Value>, PatchError> {
     let wanted = ranks(wanted.iter().copied());
     let server = ranks(server.iter());
@@ -242,7 +242,7 @@ fn ranks<'v>(values: impl Iterator<Item = &'v Value>) -> HashMap<&'v Value, usiz
     out
 }
 
-/// What tells elements apart: a member of an object, or the scalar itself when there is no key.
+/// What identifies elements: a member of an object, or the scalar itself when there is no key.
 fn key_of<'v>(element: &'v Value, merge_key: &str) -> Result<&'v Value, PatchError> {
     if merge_key.is_empty() {
         return Ok(element);

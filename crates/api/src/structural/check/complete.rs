@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::field::{Errors, Path};
 use crate::value::ValueExt as _;
 
-/// Checks the junctors of the root; those further below are not looked at, as in the original.
+/// Checks the junctors of the root; those further below are not looked at, as in kube-apiserver.
 pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     junctors(schema, schema, path, path, errors);
 }

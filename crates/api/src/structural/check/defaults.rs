@@ -1,4 +1,4 @@
-//! Whether defaults are complete and valid values of their schemas. Rules in CEL are not looked at.
+//! Whether defaults are complete and valid values of their schemas. CEL rules are not checked.
 
 use serde_json::{Map, Value};
 

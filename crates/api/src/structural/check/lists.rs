@@ -13,7 +13,7 @@ const LIST_TYPE: &str = "x-kubernetes-list-type";
 const MAP_KEYS: &str = "x-kubernetes-list-map-keys";
 const MAP_TYPE: &str = "x-kubernetes-map-type";
 
-/// Says that a type does not go with an extension.
+/// Reports that a type does not go with an extension.
 fn check_type(schema: &Value, wanted: &str, extension: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
     let ty = schema.text("type");
     let why = format!("must be {wanted} if {extension} is specified");
@@ -40,7 +40,7 @@ pub(super) fn check_list_type(schema: &Value, path: &Path<'_>, atomic_sets: bool
         if check_type(schema, "array", LIST_TYPE, path, errors) && atomic_sets && has_structured_elements(schema) {
             let items = path.child("items");
             let wrong = if schema.text("items.type") == "array" { LIST_TYPE } else { MAP_TYPE };
-            // The original shows the list type in both cases.
+            // kube-apiserver shows the list type in both cases.
             let shown = go::json(schema.at("items").at(LIST_TYPE));
             let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
             errors.0.push(invalid(&items.child(wrong), &shown, why));
@@ -105,7 +105,7 @@ fn check_map(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
         let properties = items_place.child("properties");
         match items.map("properties").and_then(|properties| properties.get(key)) {
             Some(property) if matches!(property.text("type"), "array" | "object") => {
-                // The original shows the type of the items.
+                // kube-apiserver shows the type of the items.
                 let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
                 errors.invalid(&properties.key(key).child("type"), ty, why);
             }

@@ -1,4 +1,4 @@
-//! Whether a schema is structural: each value has one type, which is said outside of junctors.
+//! Whether a schema is structural: each value has one type, specified outside of junctors.
 
 use serde_json::Value;
 
@@ -126,7 +126,7 @@ fn check_type(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors
     }
 }
 
-/// Checks what is said of `apiVersion`, `kind` and `metadata` of a resource.
+/// Checks the schemas of `apiVersion`, `kind` and `metadata` of a resource.
 fn check_meta(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
     let resource = level == Level::Root || schema.flag("x-kubernetes-embedded-resource");
     let Some(properties) = schema.map("properties") else { return };

@@ -1,4 +1,4 @@
-//! Schemas and what is said of them, as a kube-apiserver answered.
+//! Schemas and their validation errors, as returned by a kube-apiserver.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn complaints(schema: &Value) -> Vec<String> {
     errors.0.iter().map(ToString::to_string).collect()
 }
 
-/// What is said of a schema whose field `a` has this schema; the path of that field is left out.
+/// The errors for a schema whose field `a` has this schema; the path of that field is left out.
 fn of_field(schema: &Value) -> Vec<String> {
     let spec = json!({"type": "object", "properties": {"a": schema}});
     let found = complaints(&json!({"type": "object", "properties": {"spec": spec}}));

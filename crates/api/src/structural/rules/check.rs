@@ -114,7 +114,7 @@ struct Place {
 }
 
 impl Place {
-    /// The place of a schema below. `part` is what the type of this place says about it.
+    /// The place of a schema below. `part` derives its type from the type of this place.
     fn below(&self, parent: &Structural, child: &Structural, part: impl FnOnce(&Scope) -> Option<Scope>) -> Self {
         let own = || Scope::new(child, child.embedded).map_or(Within::Failed, Within::Scope);
         let within = match &self.within {

@@ -53,7 +53,7 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// Compiles a rule of a schema. `compatibility` says which functions the rule and its `messageExpression` may call.
+    /// Compiles a rule of a schema. `compatibility` selects the functions that it and its `messageExpression` may call.
     pub(super) fn new(
         schema: &Structural,
         rule: &Rule,

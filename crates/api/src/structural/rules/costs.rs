@@ -1,4 +1,4 @@
-//! What the rules of a schema may cost, and the words for rules that may cost too much.
+//! The cost limits of the rules of a schema, and the errors for rules that exceed them.
 
 /// The largest estimated cost of one rule, with all values that it applies to.
 const RULE_LIMIT: u64 = 10_000_000;

@@ -115,7 +115,7 @@ fn properties(schema: &Structural, resource_root: bool, name: &str) -> Propertie
     Properties { name: name.into(), fields, min_size }
 }
 
-/// Whether a schema says what `apiVersion`, `kind`, `metadata.name` and `metadata.generateName` are.
+/// Whether a schema specifies `apiVersion`, `kind`, `metadata.name` and `metadata.generateName`.
 fn declares_meta(schema: &Structural) -> bool {
     let is =
         |schema: &Structural, field: &str, ty: Type| schema.properties.get(field).is_some_and(|one| one.ty == Some(ty));

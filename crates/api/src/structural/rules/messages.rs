@@ -1,4 +1,4 @@
-//! Field errors about rules, in the words of Kubernetes.
+//! Field errors about rules, with the messages of Kubernetes.
 
 use serde_json::Value;
 

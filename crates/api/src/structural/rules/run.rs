@@ -254,7 +254,7 @@ impl Run<'_> {
     /// The message that `messageExpression` gives, or none if it gives none that can be used.
     ///
     /// # Errors
-    /// What is said when it costs too much.
+    /// The error when it costs too much.
     fn message(&mut self, program: &Program, rule: &Rule, variables: &Variables<'_>) -> Result<Option<String>, String> {
         let evaluation = program.evaluate(variables);
         if self.charge(evaluation.cost).is_err() {

@@ -17,14 +17,14 @@ fn texts(errors: &Errors) -> Vec<String> {
     errors.0.iter().map(ToString::to_string).collect()
 }
 
-/// What is said about a schema.
+/// The errors for a schema.
 fn checked(schema: &Structural) -> Vec<String> {
     let mut errors = Errors::default();
     check_rules(schema, &Path::Root("s"), &Options::default(), &mut errors);
     texts(&errors)
 }
 
-/// What is said about an object: errors, then warnings.
+/// The result for an object: errors, then warnings.
 fn validated(schema: &Structural, object: &Value, old: Option<&Value>) -> (Vec<String>, Vec<String>) {
     let compiled = Compiled::new(schema);
     assert!(!compiled.is_empty());

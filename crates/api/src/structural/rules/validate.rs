@@ -107,7 +107,7 @@ pub fn blocks(errors: &Errors) -> bool {
     })
 }
 
-/// What is said about rules that were not evaluated because of [`blocks`].
+/// The errors for rules that were not evaluated because of [`blocks`].
 #[must_use]
 pub fn not_checked() -> FieldError {
     let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to \

@@ -94,7 +94,7 @@ impl Context<'_> {
         }
     }
 
-    /// Checks the type. With a format, strings and lists pass any type that is no number, as in the original.
+    /// Checks the type. With a format, strings and lists pass any type that is no number, as in kube-apiserver.
     fn check_type(&self, types: &[Type], format: &str, value: &Value, name: &Name<'_>, report: &mut Report) {
         let (found, found_format) = type_of(value);
         let allows = |ty: Type| types.contains(&ty);
@@ -217,7 +217,7 @@ impl Context<'_> {
             self.too_many(report, name, count, most);
         }
         self.further(schema, members, name, change, report);
-        // The kind of an object does not change, so the old one says nothing about it.
+        // The kind of an object does not change, so the old one gives no information about it.
         let root = matches!(name, Name::Root);
         let change_of = |property: &str| {
             let changed = change.filter(|_| !root || !matches!(property, "kind" | "apiVersion"));

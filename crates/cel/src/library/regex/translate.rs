@@ -1,7 +1,7 @@
 //! A pattern in Go's syntax, checked as Go checks it and rewritten for the `regex` crate.
 //!
-//! The two differ in what `\d`, `\s`, `\w` and `\b` mean (Go: ASCII), in a few escapes, and in the words for errors.
-//! Groups need no names or numbers here, so all of them are written without capturing.
+//! The two differ in the meaning of `\d`, `\s`, `\w` and `\b` (Go: ASCII), in a few escapes, and in the error
+//! messages. Groups need no names or numbers here, so all of them are written without capturing.
 
 use super::class::{brackets, class, perl};
 

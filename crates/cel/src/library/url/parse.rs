@@ -100,7 +100,7 @@ fn unescape_text(text: &str, part: Part) -> Result<String, String> {
 /// Checks that a text is an absolute URL or an absolute path, as of a request.
 ///
 /// # Errors
-/// Go's words for what is wrong.
+/// Go's error message.
 pub fn check_request(text: &str) -> Result<(), String> {
     parse_parts(text, true).map(drop).map_err(|error| format!("parse {}: {error}", go_quote(text)))
 }
@@ -108,7 +108,7 @@ pub fn check_request(text: &str) -> Result<(), String> {
 /// Parses a URL with its fragment.
 ///
 /// # Errors
-/// Go's words for what is wrong.
+/// Go's error message.
 pub(super) fn parse(text: &str) -> Result<Url, String> {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
     let context = |error: String| format!("parse {}: {error}", go_quote(text));

@@ -17,7 +17,7 @@ pub(super) fn declared(pods: &[&Value]) -> Vec<ContainerPort> {
     all
 }
 
-/// Whether every targetPort leads to something.
+/// Whether every targetPort can be resolved.
 pub(super) fn named(evidence: &Evidence<'_>) -> CheckResult {
     let pods = evidence.pods();
     if pods.is_empty() {

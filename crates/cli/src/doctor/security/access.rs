@@ -17,10 +17,10 @@ pub(super) const BINDINGS: &str = "wide-bindings";
 const EVERYBODY: [&str; 2] = ["system:authenticated", "system:serviceaccounts"];
 const NOBODY: [&str; 2] = ["system:anonymous", "system:unauthenticated"];
 
-/// Verbs with which rights can be had that one was not given.
+/// Verbs that allow privilege escalation.
 const ESCALATING: [&str; 3] = ["escalate", "bind", "impersonate"];
 
-/// A subject of a binding, and what the binding gives it beyond the default.
+/// A subject of a binding, and what the binding grants it beyond the default.
 struct Grant<'a> {
     binding: &'a Value,
     subject: &'a Value,

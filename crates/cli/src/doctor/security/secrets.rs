@@ -73,7 +73,7 @@ mod tests {
     fn found(created: i64, until: Option<i64>) -> usize {
         let token = Token::parse("abcdef.0123456789abcdef").expect("a token");
         let mut secret = token.keep("", until.map(at));
-        // As the API gives it.
+        // As the API returns it.
         if let Some(Value::Object(texts)) = secret.drop_path("stringData") {
             use base64::Engine as _;
             for (key, value) in texts {

@@ -1,4 +1,4 @@
-//! Settings of the server: anonymous requests, encryption at rest, the audit log. What its metrics do not say is unknown.
+//! Settings of the server: anonymous requests, encryption at rest, the audit log. Settings without a metric are unknown.
 
 use super::{Finding, Measured, Severity, Unmeasured};
 
@@ -6,7 +6,7 @@ pub(super) const ANONYMOUS: &str = "anonymous-auth";
 pub(super) const ENCRYPTION: &str = "encryption-at-rest";
 pub(super) const AUDIT: &str = "audit-log";
 
-/// Says what metrics show, or that they do not.
+/// Evaluates metrics; unmeasured when they are missing.
 pub(super) type Judge = fn(&str) -> Measured<Vec<Finding>>;
 
 /// 1 where values of Secrets are encrypted when they are written.

@@ -1,4 +1,4 @@
-//! Reports for people and for programs.
+//! Reports as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::format::count;
 use super::{Finding, Report, Severity};
 
-/// For people: the worst first, then what is not known, then a line that sums up.
+/// As text: the worst first, then unmeasured checks, then a summary line.
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
     for Finding { check, severity, object, saw, fix } in &report.findings {

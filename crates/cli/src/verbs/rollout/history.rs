@@ -1,4 +1,4 @@
-//! Revisions of a Deployment (its ReplicaSets) or StatefulSet (ControllerRevisions). Pure.
+//! Revisions of a Deployment (its ReplicaSets), DaemonSet or StatefulSet (ControllerRevisions). Pure.
 
 use anyhow::Context as _;
 use api::value::ValueExt as _;

@@ -1,4 +1,4 @@
-//! A server that says what the script says, byte for byte, and remembers what it was asked.
+//! A server that sends the bytes of a script, and records the requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use tokio::sync::Notify;
 
 use super::super::{Remote, Timing};
 
-/// What the server does after the headers of an answer.
+/// What the server does after the headers of a response.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     /// Sends this, in pieces of so many bytes.
     Say(String, usize),
-    /// Ends the answer as answers end; the connection stays.
+    /// Ends the response; the connection stays open.
     End,
     /// Closes the connection.
     Cut,
-    /// Waits until the test goes on.
+    /// Waits until the test continues.
     Wait,
-    /// Says nothing more and keeps the connection.
+    /// Sends nothing more and keeps the connection open.
     Hang,
 }
 
-/// One answer.
+/// One response.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     code: u16,
@@ -74,14 +74,14 @@ pub(super) struct Fake {
     pub(super) address: String,
     /// `GET /api/v1/services?…` of every request so far.
     asked: Arc<Mutex<Vec<String>>>,
-    /// Lets an [`Act::Wait`] go on.
+    /// Lets an [`Act::Wait`] continue.
     pub(super) go_on: Arc<Notify>,
     home: tempfile::TempDir,
     task: tokio::task::AbortHandle,
 }
 
 impl Fake {
-    /// Starts a server with these answers; when they are used up it hangs.
+    /// Starts a server with these responses; after the last one it hangs.
     pub(super) async fn start(scenes: impl IntoIterator<Item = Scene>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
@@ -110,7 +110,7 @@ impl Fake {
         std::fs::write(self.home.path().join("kubeconfig"), text).expect("written");
     }
 
-    /// The server as a source, in a hurry.
+    /// The server as a source, with short timeouts.
     pub(super) fn remote(&self) -> Remote {
         let short = Duration::from_millis(300);
         let timing = Timing {
@@ -174,7 +174,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     Some(format!("{line}{}", &text[end..]))
 }
 
-/// Plays one answer; `None` when the connection is to be closed.
+/// Sends one response; `None` when the connection is to be closed.
 async fn play(stream: &mut TcpStream, scene: Scene, bell: &Notify) -> Option<()> {
     if !scene.mute {
         let head = format!("HTTP/1.1 {} X\r\n{}transfer-encoding: chunked\r\n\r\n", scene.code, scene.headers);

@@ -1,4 +1,4 @@
-//! Filters are run as the kernel runs them, and compared with what the policy says.
+//! Filters are executed as the kernel executes them, and compared with the policy.
 
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ fn holds(condition: &Condition, arguments: &[u64; 6]) -> bool {
     }
 }
 
-/// What a policy says, in the plainest way.
+/// The verdict of a policy, computed in the simplest way.
 fn said(policy: &Policy, call: &Call) -> Action {
     let Some(architecture) = policy.architectures.iter().find(|one| audit(**one) == call.architecture) else {
         return UNKNOWN;

@@ -57,7 +57,7 @@ impl Policy {
     /// Reads a policy from the bytes of a file; the second part lists what was ignored.
     ///
     /// # Errors
-    /// Every problem, in the words of kube-apiserver where it has words for it.
+    /// All problems, with the messages of kube-apiserver where it has them.
     pub fn parse(bytes: &[u8]) -> Result<(Self, Vec<String>), String> {
         let (value, mut warnings) = api::yaml::from_yaml(bytes).map_err(|error| format!("failed decoding: {error}"))?;
         let Value::Object(document) = value else {

@@ -134,7 +134,7 @@ rules:
 omitStages: [Bar]
 ",
     );
-    // As kube-apiserver 1.36 says it.
+    // The messages of kube-apiserver 1.36.
     let wanted = "[omitStages[0]: Invalid value: \"Bar\": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic, \
          rules[0].level: Unsupported value: \"Foo\": supported values: \"None\", \"Metadata\", \"Request\", \"RequestResponse\", \
          rules[1].level: Required value, \

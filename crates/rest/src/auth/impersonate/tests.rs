@@ -15,7 +15,7 @@ fn user(name: &str, groups: &[&str]) -> User {
     User { name: name.into(), groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..User::default() }
 }
 
-/// As whom a user who lists Services acts.
+/// The impersonated user of a request that lists Services.
 fn act(granted: &Granted, user: &User, list: &[(&'static str, &str)]) -> Result<Option<User>, Status> {
     let asked = Attributes {
         user,

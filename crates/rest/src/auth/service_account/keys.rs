@@ -65,7 +65,7 @@ impl Keys {
         Ok(self.signer.sign(&self.random, message).map_err(|_| KeyError)?.as_ref().to_vec())
     }
 
-    /// The accepted keys, if tokens live for at most so many seconds; the signing key first.
+    /// The accepted keys, if tokens are valid for at most so many seconds; the signing key first.
     pub(super) fn accepted(&self, now: Timestamp, lifetime: i64) -> impl Iterator<Item = &PublicKey> {
         let end = move |retired: i64| retired.saturating_add(lifetime).saturating_add(LEEWAY);
         let is_accepted = move |key: &&PublicKey| key.retired.is_none_or(|retired| now.as_second() <= end(retired));

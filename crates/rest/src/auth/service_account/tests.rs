@@ -1,4 +1,4 @@
-//! Tokens that are good, and everything that makes one bad.
+//! Valid tokens, and the reasons for which tokens are rejected.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! One level's queues: order, charges, and what a queue may not save up.
+//! One level's queues: order, charges, and no credit for idle time.
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn requests_that_are_executed_are_charged_before_they_finish() {
 #[test]
 fn a_queue_saves_up_no_credit_while_it_does_not_want_service() {
     let mut queues = queues();
-    // Queue 1 has one long request and wants nothing else, while queue 0 gets a lot of service.
+    // Queue 1 has one long request and no other, while queue 0 gets a lot of service.
     let long = queues.start(1, 1);
     for _ in 0..100 {
         let charged = queues.start(0, 1);

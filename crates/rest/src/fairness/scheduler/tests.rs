@@ -1,4 +1,4 @@
-//! Seats across levels, against the promises of the module: what holds after every step, and what simulated load gets.
+//! Seats across levels, against the guarantees of the module: invariants after every step, and simulated load.
 
 mod simulation;
 

@@ -122,7 +122,7 @@ fn tokens_of_retired_keys_are_accepted_until_they_expire() {
     rotate(dir, &[Target::Signing], at(NOW + 30)).unwrap();
     accounts.set_keys(load(dir).signing_keys()).unwrap();
     assert!(verifies(&old, NOW + 40) && verifies(&new, NOW + 40), "of both keys before");
-    // Whoever took the old key signs tokens of any time: they end with it.
+    // With a stolen key, tokens of any issue time can be signed: all of them expire with the key.
     let after = NOW + 10 + 86_400 + 61;
     assert!(!accounts.accepts_key_of(&old, at(after)) && accounts.accepts_key_of(&new, at(after)));
     assert_eq!(accounts.public_keys(at(after)).len(), 2);

@@ -33,7 +33,7 @@ fn the_first_key_of_the_first_provider_encrypts_and_all_decrypt() {
     assert_ne!(encryption, parse(GOOD.replace("key2", "key3").as_bytes()).expect("another"));
 }
 
-/// What is said of one element of `resources`, written as JSON.
+/// The error for one element of `resources`, written as JSON.
 fn refusal(rule: &str) -> String {
     let text = format!(r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","resources":[{rule}]}}"#);
     parse(text.as_bytes()).expect_err("refused").to_string()

@@ -1,7 +1,7 @@
-//! The backend of the demo: makes thumbnails, and says which Pod it is.
+//! The backend of the demo: creates thumbnails, and responds with the name of its Pod.
 //!
-//! In: HTTP requests. Out: for `POST /thumbnail` the thumbnail; for `/environment`, `/resolver` and `/addresses/NAME` what this Pod
-//! knows of the cluster. It is this program itself, so that the demo needs no image.
+//! In: HTTP requests. Out: for `POST /thumbnail` the thumbnail; for `/environment`, `/resolver` and `/addresses/NAME` what this
+//! Pod can discover of the cluster. It is this program itself, so that the demo needs no image.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs as _};

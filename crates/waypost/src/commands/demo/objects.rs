@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const PORT: u16 = 8080;
 /// Seconds that a terminating Pod keeps serving, until all proxies have removed it.
 const GOES_ON: u16 = 2;
-/// What the Service `archive` stands for.
+/// The target of the Service `archive`.
 pub(super) const ARCHIVE: &str = "archive.example.com";
 
 /// The Pod of a backend: this program.
@@ -21,7 +21,7 @@ fn pod(program: &str, version: &str) -> Value {
                 {"name": "VERSION", "value": version},
                 {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             ],
-            // Beside something that uses every processor, a Pod that requests nothing gets next to nothing.
+            // Where all processors are busy, a Pod without requests gets almost no CPU time.
             "resources": {"requests": {"cpu": "100m"}},
             "ports": [{"name": "http", "containerPort": PORT}],
             "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1},
@@ -30,7 +30,7 @@ fn pod(program: &str, version: &str) -> Value {
     })
 }
 
-/// The backend with its replicas, of this version.
+/// The Deployment of the backend, of this version.
 pub(super) fn deployment(program: &str, version: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -44,10 +44,10 @@ pub(super) fn deployment(program: &str, version: &str) -> Value {
     })
 }
 
-/// A Pod that asks.
+/// The client Pod.
 pub(super) fn visitor(program: &str) -> Value {
     let mut spec = pod(program, "visitor");
-    // It is no endpoint, so it can end at once.
+    // It is no endpoint, so it needs no grace period.
     spec["terminationGracePeriodSeconds"] = json!(1);
     spec["containers"][0]["lifecycle"] = json!({});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "visitor", "labels": {"app": "visitor"}}, "spec": spec})
@@ -57,7 +57,7 @@ fn service(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
 }
 
-/// Leads to the backends.
+/// The spec of a Service that selects the backends.
 fn to_images(extra: &Value) -> Value {
     let mut spec =
         json!({"selector": {"app": "images"}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]});
@@ -67,27 +67,27 @@ fn to_images(extra: &Value) -> Value {
     spec
 }
 
-/// One address for all backends.
+/// A cluster IP for all backends.
 pub(super) fn images() -> Value {
     service("images", &to_images(&json!({})))
 }
 
-/// The same, on a port of every node.
+/// The same, with a node port.
 pub(super) fn outside() -> Value {
     service("images-outside", &to_images(&json!({"type": "NodePort"})))
 }
 
-/// The backends themselves.
+/// A headless Service: the addresses of the backends.
 pub(super) fn direct() -> Value {
     service("images-direct", &to_images(&json!({"clusterIP": "None"})))
 }
 
-/// Whoever came before is led to the same backend.
+/// With session affinity: a client always reaches the same backend.
 pub(super) fn sticky() -> Value {
     service("images-sticky", &to_images(&json!({"sessionAffinity": "ClientIP"})))
 }
 
-/// Another name for something that is not here.
+/// A CNAME for an external name.
 pub(super) fn archive() -> Value {
     service("archive", &json!({"type": "ExternalName", "externalName": ARCHIVE}))
 }

@@ -1,17 +1,17 @@
-//! What the backend of the demo is for: a picture goes in, a small one comes out. Pure.
+//! The work of the demo's backend: scales a picture down. Pure.
 //!
-//! Pictures are PGM, the simplest format that there is: `P5 WIDTH HEIGHT 255`, a line end, one byte for each point.
+//! Pictures are PGM, the simplest format: `P5 WIDTH HEIGHT 255`, a newline, one byte for each pixel.
 
 use anyhow::{Context as _, bail, ensure};
 
-/// How many points of each side become one.
+/// The scale factor of each side.
 const SHRINK: usize = 4;
-/// How wide and high the picture of the demo is.
+/// Width and height of the demo's picture, in pixels.
 const SIDE: usize = 64;
-/// The largest side that is taken.
+/// Maximum width and height.
 const LARGEST: usize = 1024;
 
-/// A bright disc on a ground that grows darker.
+/// A bright disc on a background gradient.
 pub(super) fn sample() -> Vec<u8> {
     let middle = SIDE.cast_signed() / 2;
     let point = |place: usize| {
@@ -22,7 +22,7 @@ pub(super) fn sample() -> Vec<u8> {
     write(SIDE, SIDE, (0..SIDE * SIDE).map(point))
 }
 
-/// The picture, a quarter as wide and high.
+/// The picture, scaled to a quarter of its width and height.
 pub(super) fn thumbnail(picture: &[u8]) -> anyhow::Result<Vec<u8>> {
     let (width, height, points) = read(picture)?;
     let (small_width, small_height) = (width / SHRINK, height / SHRINK);

@@ -317,8 +317,8 @@ fn state(pod: &Value) -> String {
     format!("{} is {} {}", name(pod), pod.text("status.phase"), why.unwrap_or_default()).trim_end().to_owned()
 }
 
-/// Kills the backend of a Pod, as the kernel would that has no more memory. Its first process, which only looks after it, is left alone.
-/// It is known by its network: control groups are not everywhere.
+/// Kills the backend of a Pod with SIGKILL, as the OOM killer would. The init process of the Pod, which only supervises it, is not killed.
+/// The process is found by its network namespace: control groups are not always available.
 fn kill_backend(netns: &Path, program: &str) -> anyhow::Result<()> {
     let network = std::fs::metadata(netns).with_context(|| format!("looking at {}", netns.display()))?;
     let is_backend = |pid: &i32| {

@@ -3,10 +3,10 @@
 //! In: new namespaces without a link, and a control group. Out: mounts and a network in which the story can begin:
 //!
 //! ```text
-//!   the world outside                the node
+//!   outside                          the node
 //!   192.0.2.100 ── eth0 ─────────── uplink0 192.0.2.1/24          (Pods: a bridge of the agent, as everywhere)
 //! ```
-//! Everything that is written goes to memory: `/run` is covered by a filesystem of the stage's own, which goes with it.
+//! Nothing is written to disk: a tmpfs is mounted over `/run`, and is removed with the namespaces.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -74,13 +74,13 @@ pub(super) fn exec(arguments: &Arguments, group: &str) -> anyhow::Result<()> {
     exit(apart::lead(Path::new(PROGRAM), &words).context("starting the story")?)
 }
 
-/// Covers `/run` with an empty folder in memory, in which only this program is, and what names need.
+/// Mounts an empty tmpfs over `/run`, which contains only this program and the resolver configuration.
 fn cover() -> std::io::Result<()> {
-    // On many machines this is a link to somewhere below.
+    // On many machines it is a symbolic link to a file below `/run`.
     let resolver = fs::canonicalize(RESOLVER).ok().filter(|real| real.starts_with(RUN));
     let resolver = resolver.and_then(|real| Some((fs::read(&real).ok()?, real)));
-    // Found by its name, and not by the link that /proc has to it: that one leads to mounts from before, of which nothing can be taken. Held
-    // open, because it may be below, too.
+    // Opened by its path, not by the link in /proc: that one leads to the mounts of the old namespace, which cannot be bind-mounted. Kept
+    // open, because the program may be below `/run`, too.
     let own = File::open(std::env::current_exe()?)?;
     mounts::memory(Path::new(RUN), Some(ROOM), 0o755)?;
     if let Some((content, real)) = resolver {

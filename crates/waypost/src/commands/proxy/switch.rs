@@ -66,7 +66,7 @@ impl Switch {
         }
     }
 
-    /// Switches the mode if the configuration says so.
+    /// Switches the mode if the configuration has another one.
     fn change(
         &self,
         now: &ProxyArguments,

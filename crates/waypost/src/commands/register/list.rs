@@ -1,4 +1,4 @@
-//! What is registered, as a table.
+//! Registered programs, as a table.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use cli::api_client::ApiClient;
 
-/// All that runs without us and has a Pod: what was registered, and what was found.
+/// All adopted workloads that have a Pod: registered and discovered ones.
 pub(super) async fn list(api: &mut ApiClient) -> anyhow::Result<String> {
     let pods = api.get("/api/v1/pods").await?.unwrap_or_default();
     let head = ["NAMESPACE", "NAME", "READY", "ADDRESS", "NODE", "BY", "LABELS"].map(str::to_owned);
@@ -45,7 +45,7 @@ fn row(pod: &Value) -> Option<[String; 7]> {
     ])
 }
 
-/// Where it is.
+/// Its address.
 pub(super) fn addresses(pod: &Value) -> String {
     let port = pod
         .items("spec.containers")
@@ -61,7 +61,7 @@ pub(super) fn addresses(pod: &Value) -> String {
     ips.collect::<Vec<_>>().join(",")
 }
 
-/// Whether it may be given work.
+/// Whether it is ready.
 pub(super) fn is_ready(pod: &Value) -> bool {
     let mut all = pod.items("status.conditions").iter();
     all.any(|one| one.text("type") == "Ready" && one.text("status") == "True")

@@ -87,7 +87,7 @@ impl Report {
         format!("{report}\n")
     }
 
-    /// What to say in place of a report.
+    /// The message in place of a report.
     pub(super) fn failure(error: &anyhow::Error) -> String {
         format!("{}\n", json!({"error": format!("{error:#}")}))
     }

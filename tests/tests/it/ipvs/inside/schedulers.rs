@@ -1,4 +1,4 @@
-//! Each scheduler does what its name says, with real connections: three servers behind one address of a node.
+//! Each scheduler does what its name implies, with real connections: three servers behind one address of a node.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ impl Scene {
         Self { node, servers, client, family, _cluster: cluster }
     }
 
-    /// A connection of the client, and who answers it.
+    /// A connection of the client, and the server that responds.
     fn connect(&self) -> (Connection, String) {
         self.connect_from(&self.client)
     }
@@ -48,7 +48,7 @@ impl Scene {
         (connection, name)
     }
 
-    /// Who answers so many connections in turn, which all stay open.
+    /// The servers that respond to this number of connections in turn, which all stay open.
     fn names(&self, count: usize) -> Vec<String> {
         let open: Vec<(Connection, String)> = (0..count).map(|_| self.connect()).collect();
         open.into_iter().map(|(_, name)| name).collect()
@@ -77,7 +77,7 @@ fn lc_prefers_who_has_the_fewest() {
         let mut open: Vec<(Connection, String)> = (0..6).map(|_| scene.connect()).collect();
         let names: Vec<String> = open.iter().map(|(_, name)| name.clone()).collect();
         assert_eq!(distinct(&names[..3]), 3, "each gets one before anybody gets two: {names:?}");
-        // All but the last hold two; whoever ends both has the fewest.
+        // All but the last hold two; the one that ends both has the fewest.
         let idle = names[1].clone();
         open.retain(|(_, name)| *name != idle);
         assert_eq!(scene.connect().1, idle, "{scheduler:?}");
@@ -133,7 +133,7 @@ fn sed_fills_the_strong_first_and_nq_nobody_twice_while_one_is_idle() {
 #[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn lblc_stays_with_who_served_the_address() {
     let scene = Scene::new(Scheduler::Lblc, &[1, 1, 1], Family::V4);
-    // Each hangs up before the next: who is overloaded is relieved.
+    // Each connection is closed before the next: an overloaded server is relieved.
     let names: Vec<String> = (0..6).map(|_| scene.connect().1).collect();
     assert_eq!(distinct(&names), 1, "{names:?}");
 }

@@ -1,4 +1,4 @@
-//! An agent that dies and comes back: what ran goes on, what was lost begins again.
+//! An agent that is killed and restarted: containers continue or restart.
 
 use serde_json::{Value, json};
 use testbed::net::eventually;
@@ -30,13 +30,13 @@ fn s25_after_a_crash_of_the_agent_the_same_process_serves_at_the_same_address() 
     let after = machine.get("web");
     assert_eq!((pid_of(&machine, &uid, "web"), &after["status"]["podIP"]), (pid, &address));
     assert_eq!(container(&after, "web")["restartCount"], 0);
-    // The word of its readiness was never taken back.
+    // Its readiness was never revoked.
     let since = |pod: &Value| {
         let all = pod["status"]["conditions"].as_array().expect("conditions").iter();
         all.filter(|one| one["type"] == "Ready").map(|one| one["lastTransitionTime"].clone()).next()
     };
     assert_eq!(since(&after), since(&before));
-    // It is looked after again: what ends is begun again.
+    // It is managed again: what ends is restarted.
     let process = rustix::process::Pid::from_raw(i32::try_from(pid).expect("a number")).expect("a process");
     rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("killed");
     let again = machine

@@ -1,4 +1,4 @@
-//! A disk that is full: the Pod says why it does not begin, the agent goes on, and so does the Pod when there is room.
+//! A full disk: the Pod reports why it does not start, the agent continues, and the Pod starts when there is room.
 
 use std::path::{Path, PathBuf};
 

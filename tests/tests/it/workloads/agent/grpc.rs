@@ -1,4 +1,4 @@
-//! A server of gRPC's health service, as small as can be: it says whether one service is well, and fails who asks for another.
+//! A minimal server of gRPC's health service: it reports whether one service is healthy, and fails requests for others.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use testbed::net::Node;
 use tokio::runtime::Runtime;
 
-/// Where the health of a service is asked.
+/// The path of health checks.
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 
 /// A server. Dropping it ends it.

@@ -11,7 +11,7 @@ use testbed::net::eventually;
 
 use super::machine::{Machine, TIMEOUT};
 
-/// A machine, and somebody who sits there.
+/// A machine, and a user's environment on it.
 struct Desk {
     machine: Machine,
     kubectl: PathBuf,
@@ -112,7 +112,7 @@ fn s18_people_look_into_pods() {
         desk.ok("wait pod/talker --for=jsonpath={.status.phase}=Running --timeout=60s");
         assert_eq!(desk.ok("logs -f talker"), "one\ntwo\n");
         assert_eq!(desk.ok("logs --tail=1 talker"), "two\n");
-        // Somebody who waits for a word.
+        // A process that reads lines from standard input.
         let listen = "while read word; do echo heard $word; done";
         let wait = [
             "run",
@@ -143,7 +143,7 @@ fn s18_people_look_into_pods() {
     });
 }
 
-/// Says a word to somebody who waits for one, and sees the answer.
+/// Sends a line to the process that reads standard input, and checks the response.
 fn attach(desk: &Desk) {
     let attached = desk.machine.node.spawn({
         let mut command = Command::new("sh");

@@ -118,7 +118,7 @@ fn a_pod_that_ends_is_not_begun_again_when_it_should_not() {
 #[test]
 fn a_last_message_of_ten_gigabytes_is_cut_and_takes_no_memory() {
     let mut machine = Machine::new();
-    // A sparse file: it takes no room on the disk, but whoever reads it as a whole needs the memory.
+    // A sparse file: it takes no room on the disk, but reading it as a whole needs the memory.
     let huge = script("c", "echo hello > /dev/termination-log; truncate -s 10G /dev/termination-log; exit 1");
     machine.pod("huge", json!({"restartPolicy": "Never", "containers": [huge]}));
     let mut noisy = script("c", "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i + 1)); done; exit 1");

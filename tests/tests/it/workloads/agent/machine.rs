@@ -164,7 +164,7 @@ impl Machine {
         self.process.take().expect("it runs").kill();
     }
 
-    /// Begins the program again.
+    /// Starts the program again.
     pub(in crate::workloads) fn start(&mut self) {
         self.process = Some(start(&self.node, self.home.path(), &self.arguments));
         self.session = session(&self.node, self.home.path());

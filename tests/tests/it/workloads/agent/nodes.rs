@@ -43,7 +43,7 @@ impl Agent {
         self.node.run("ip route").success() + &self.node.run("ip -6 route").success()
     }
 
-    /// What the only container of a Pod has said.
+    /// The output of the only container of a Pod.
     fn log(&self, pod: &Value) -> String {
         let uid = pod["metadata"]["uid"].as_str().expect("a uid");
         let file = self.home.path().join("agent/pods").join(uid).join("containers/c/0.log");
@@ -102,7 +102,7 @@ impl Server {
     }
 }
 
-/// A container that says to whoever connects which address it has.
+/// A container that sends its address to each client.
 fn seen() -> Value {
     let program = "import socket\ns = socket.create_server(('::', 7000), family=socket.AF_INET6, dualstack_ipv6=True)\n\
                    while True:\n c, a = s.accept()\n c.recv(9)\n c.sendall((a[0].replace('::ffff:', '') + chr(10)).encode())\n c.close()";
@@ -115,7 +115,7 @@ fn addresses(pod: &Value) -> Vec<String> {
     ips.map(|ip| ip["ip"].as_str().expect("an address").to_owned()).collect()
 }
 
-/// A container that asks at these addresses until all have answered, and says what they answered.
+/// A container that sends requests to these addresses until all have responded, and prints the responses.
 fn asks(places: &[(String, u16)]) -> Value {
     let places: Vec<String> = places.iter().map(|(ip, port)| format!("('{ip}', {port})")).collect();
     let program = format!(
@@ -144,7 +144,7 @@ fn s33_pods_of_two_machines_reach_each_other_and_a_machine_that_goes_is_forgotte
     places.extend(ips.into_iter().map(|ip| (ip, 80)));
     let here = server.pod("here", "n1", &asks(&places));
     eventually("all have answered", || one.log(&here).contains("that is all\n"));
-    // Whoever is asked sees who asks, whichever way it was.
+    // The server sees the client's address, by every path.
     let [v4, v6] = &addresses(&here)[..] else { panic!("two addresses: {here}") };
     let lines: Vec<String> =
         places.iter().map(|(ip, _)| format!("{ip} {}", if ip.contains(':') { v6 } else { v4 })).collect();

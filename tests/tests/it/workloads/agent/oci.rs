@@ -8,7 +8,8 @@ use testbed::net::eventually;
 
 use super::machine::{Machine, container};
 
-/// A root with one static program in it, from source: it says who it is, or what `cat FILE` or `look PATH…` find.
+/// A root with one static program, from source: it prints its identity, or the result of `cat FILE` or `look
+/// PATH…`.
 pub(super) fn root(folder: &Path) {
     let source = r#"
         #include <stdio.h>

@@ -1,4 +1,4 @@
-//! Probes: who is ready, and who must begin again.
+//! Probes: which Pods are ready, and which containers are restarted.
 
 use serde_json::json;
 use testbed::net::eventually;
@@ -61,7 +61,7 @@ fn s18_a_grpc_server_is_asked_for_its_health() {
     assert!(!is_ready(&machine.get("unknown")));
 }
 
-/// Whether people are told that a probe of a Pod failed like this.
+/// Whether an Event reports that a probe of a Pod failed like this.
 fn unhealthy(machine: &mut Machine, pod: &str, why: &str) -> bool {
     let events = machine.api(|session| session.items("/api/v1/namespaces/default/events"));
     let mut own =
@@ -73,7 +73,7 @@ fn unhealthy(machine: &mut Machine, pod: &str, why: &str) -> bool {
 fn s18_https_is_asked_whatever_the_certificate() {
     let mut machine = Machine::new();
     let mut c = script("c", "exec sleep 1000");
-    // The API of this machine: its certificate is of an authority that probes do not know.
+    // The API of this machine: its certificate is of a CA that probes do not trust.
     let probe = |path: &str| json!({"httpGet": {"scheme": "HTTPS", "port": 6443, "path": path}, "periodSeconds": 1});
     c["readinessProbe"] = probe("/readyz");
     machine.pod("well", json!({"hostNetwork": true, "containers": [c]}));

@@ -6,7 +6,7 @@ use testbed::net::{Family, eventually};
 use super::machine::{Machine, script};
 use super::oci;
 
-/// Waits until a container has said all, and answers it.
+/// Waits until a container has printed everything, and returns it.
 fn said(machine: &mut Machine, pod: &str) -> String {
     machine.until_ready(pod);
     eventually("it has said all", || machine.log(pod, "c", 0).contains("that is all\n"));
@@ -18,7 +18,7 @@ fn with(mut container: Value, context: Value) -> Value {
     container
 }
 
-/// The rights that a process holds, by its own word.
+/// The capabilities that a process holds, as reported by itself.
 fn rights(log: &str) -> u64 {
     let line = log.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("its rights");
     u64::from_str_radix(line.trim(), 16).expect("bits")
@@ -75,7 +75,7 @@ fn rights_are_those_of_containers_and_what_was_added_and_dropped() {
 #[test]
 fn packets_of_any_kind_need_a_right_but_an_echo_does_not() {
     let mut machine = Machine::new();
-    // As root and as somebody else: a raw socket, and an echo to the machine through a socket of its own kind.
+    // As root and as another user: a raw socket, and an echo to the machine through a ping socket.
     let look = r#"exec python3 -c '
 import os, socket, struct, time
 def attempt(name, work):

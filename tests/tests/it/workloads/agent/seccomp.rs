@@ -24,7 +24,7 @@ const SOURCE: &str = r#"
     #include <sys/wait.h>
     #include <unistd.h>
     static void call(const char *name, long number, long a, long b, long c) {
-        // In a process of its own: some of these change the caller when they succeed.
+        // In a separate process: some of these change the caller when they succeed.
         fflush(stdout);
         int child = fork();
         if (child == 0) _exit(syscall(number, a, b, c, 0L, 0L) < 0 ? errno : 0);
@@ -105,7 +105,7 @@ impl Bed {
         let mut command = Command::new("musl-gcc");
         command.args(["-static", "-o"]).arg(root.join("bin/probe")).arg(&source);
         let _ = testbed::run(&mut command, "").success();
-        // Whoever a container runs as must get to it.
+        // Every user that a container runs as must be able to access it.
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("opened");
         let machine = Machine::new();
@@ -133,7 +133,7 @@ impl Bed {
         parsed(&self.machine.log(name, "c", 0))
     }
 
-    /// Why the container of a Pod does not begin.
+    /// Why the container of a Pod does not start.
     fn refused(&mut self, name: &str) -> (String, String) {
         let waits = |pod: &Value| {
             container(pod, "c")["state"]["waiting"]["reason"].as_str().is_some_and(|why| why.contains("Create"))
@@ -195,7 +195,7 @@ fn b04_containers_make_the_calls_of_the_default_profile_unless_they_say_otherwis
         for (name, _) in &confined {
             let name = format!("{kind}-{name}");
             is_confined(&bed.found(&name), &name);
-            // Commands that are run beside it have the same bounds.
+            // Commands that are run beside it have the same limits.
             let program = bed.program(kind);
             let beside = parsed(&bed.machine.exec_program(&name, "c", &[&program, "once"]));
             is_confined(&beside, &format!("exec in {name}"));

@@ -17,7 +17,7 @@ const ALL: &str = "advert advert-behind arp arp-gateway arp-mac mac ok-advert ok
 struct Stage {
     machine: Machine,
     folder: tempfile::TempDir,
-    /// How often the listener has heard the last frame.
+    /// How often the listener has received the last frame.
     rounds: usize,
 }
 
@@ -52,7 +52,8 @@ impl Stage {
         [ip(0), ip(1)]
     }
 
-    /// Has the one Pod send everything; answers what the other has heard of it, and the hardware address of the sender.
+    /// Has the one Pod send everything; returns what the other has received of it, and the hardware address of the
+    /// sender.
     #[track_caller]
     fn forge(&mut self) -> (String, String) {
         let ([own, own6], [victim, victim6]) = (self.addresses("evil"), self.addresses("victim"));
@@ -105,7 +106,7 @@ fn a_pod_sends_with_its_own_addresses_only() {
     // Without the rules all of it would have come: the frames are good.
     let _ = stage.machine.node.run("nft delete table bridge waypost-pods").success();
     assert_eq!(stage.forge().0, ALL);
-    // Somebody has taken the table away; with the next Pod it is back, and has all the others.
+    // The table was deleted; with the next Pod it is restored, and has all the others.
     stage.machine.pod("late", json!({"containers": [script("c", "exec sleep 1000")]}));
     stage.machine.until_ready("late");
     assert_eq!(stage.forge().0, HONEST);

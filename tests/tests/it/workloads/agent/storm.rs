@@ -1,4 +1,4 @@
-//! An agent that is killed again and again while its Pods begin: each container runs once, none is lost, no restart is counted.
+//! An agent that is killed repeatedly while its Pods start: each container runs once, none is lost, no restart is counted.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::oci;
 
 /// How often it is killed.
 const ROUNDS: u64 = 10;
-/// How many Pods begin each time; the last of them is from an image.
+/// How many Pods start each time; the last of them is from an image.
 const PODS: usize = 5;
 /// The latest moment of its death after Pods were made; the rounds are spread over this.
 const SPAN: u64 = 600;
 
-/// How many processes have this word in their command.
+/// How many processes have this string in their command line.
 fn processes(word: &str) -> usize {
     let all = std::fs::read_dir("/proc").expect("processes").flatten();
     let line = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default();

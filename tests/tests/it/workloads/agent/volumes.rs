@@ -42,7 +42,7 @@ fn files_come_from_objects_and_follow_them() {
     assert_eq!(machine.log("p", "c", 0), "12hunterapp=\"p\"p1\nend\n");
     let _ = machine.api(|session| session.merge(&format!("{maps}/c"), &json!({"data": {"a": "9"}}))).success();
     eventually("the file has changed", || machine.log("p", "c", 0).contains("changed\n"));
-    // Each change is heard of at once, not when it is looked for.
+    // Each change is detected at once, not by polling.
     let uid = machine.get("p")["metadata"]["uid"].as_str().expect("a uid").to_owned();
     let file = machine.pod_folder(&uid).join("volumes/conf/a");
     for value in ["10", "11", "12"] {
@@ -104,7 +104,7 @@ fn a_container_that_swaps_a_directory_for_a_link_never_gets_the_machine_mounted(
     let mut swaps = script("swaps", &swap);
     swaps["volumeMounts"] = json!([{"name": "work", "mountPath": "/whole"}]);
     swaps["restartPolicy"] = json!("Always");
-    // Each end begins another instance, which resolves the path anew.
+    // Each exit starts another instance, which resolves the path again.
     let mut victim = script("c", "cat /part/secret; exit 0");
     victim["volumeMounts"] = json!([{"name": "work", "mountPath": "/part", "subPath": "part/deep"}]);
     let volumes = json!([{"name": "work", "emptyDir": {}}]);

@@ -1,4 +1,4 @@
-//! A small registry: the distribution API over plain HTTP, with tokens, and with faults on demand. It notes what it was asked.
+//! A small registry: the distribution API over plain HTTP, with tokens, and with faults on demand. It records its requests.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,20 +14,20 @@ use testbed::net::Node;
 /// The only token that it gives.
 const TOKEN: &str = "sesame";
 
-/// What goes wrong.
+/// Faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Blobs break off in the middle, so often.
+    /// Blobs break off in the middle, this many times.
     Breaks(u32),
     /// Blobs are others than they should be, and as long.
     Lies,
     /// Everything is answered with this.
     Answers(u16),
-    /// Blobs are to be had elsewhere: at the same server by another name.
+    /// Blobs are served elsewhere: by the same server under another name.
     Redirects,
-    /// One is sent on and on.
+    /// Redirects endlessly.
     Circles,
-    /// Nobody says anything, until whoever asks goes away.
+    /// No response, until the client disconnects.
     Silence,
 }
 
@@ -46,7 +46,7 @@ struct State {
     manifests: Mutex<BTreeMap<String, Vec<u8>>>,
     asked: Mutex<Vec<Asked>>,
     fault: Mutex<Option<Fault>>,
-    /// Who may have tokens; nobody in particular when there is none.
+    /// Who may have tokens; anonymous when there is none.
     user: Option<(&'static str, &'static str)>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Registry {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The digest of bytes, as everybody writes it.
+/// The digest of bytes, in the OCI notation.
 pub(super) fn digest(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     "sha256:".to_owned() + &digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
@@ -98,7 +98,7 @@ impl Registry {
         *self.state.fault.lock() = fault;
     }
 
-    /// What it was asked since the last time.
+    /// The requests since the last call.
     pub(super) fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut self.state.asked.lock())
     }
@@ -144,7 +144,7 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // Whoever waits for a connection is told that there will be none.
+        // Wakes the thread that waits in `accept`.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -168,7 +168,7 @@ impl State {
             }
         }
         self.asked.lock().push(asked.clone());
-        // Whoever goes away in the middle goes away.
+        // A client may disconnect in the middle.
         let _ = self.answer(stream, &asked, at);
     }
 

@@ -29,7 +29,7 @@ fn secret(stage: &mut Stage, files: &TempDir, name: &str, annotations: &Value) {
     let _ = stage.post(&format!("{HERE}/secrets"), &secret);
 }
 
-/// Whether a client that believes in this certificate gets a page through the load balancer.
+/// Whether a client that trusts this certificate gets a page through the load balancer.
 fn is_served(stage: &Stage, files: &TempDir, name: &str) -> bool {
     let mut command = Command::new("curl");
     command.args(["--silent", "--fail", "--max-time", "5", "--resolve", &format!("web.example:443:{VIP}"), "--cacert"]);

@@ -1,4 +1,4 @@
-//! Machines that join, run Pods, go silent, and come back.
+//! Machines that join, run Pods, become unreachable, and return.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -13,7 +13,7 @@ const NODES: &str = "/api/v1/nodes";
 const ALL_PODS: &str = "/api/v1/namespaces/default/pods";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
-/// A container that serves, and says something first.
+/// A container that serves, and prints something first.
 fn web() -> Value {
     json!({
         "name": "web", "image": "host",
@@ -67,7 +67,7 @@ fn s18_machines_join_with_a_token_run_pods_and_may_fall_silent() {
     }
     eventually("both Pods are endpoints", || endpoints(&mut stage) == ["on-n1", "on-n2"]);
 
-    // The agents serve under certificates of the cluster, which they asked for themselves.
+    // The agents serve with certificates of the cluster, which they requested themselves.
     let table = stage.kubectl(&["get", "csr"], "").success();
     let issued = table.lines().filter(|line| line.contains("Approved,Issued")).count();
     assert!(issued >= 4, "each node is a client and serves:\n{table}");
@@ -85,7 +85,7 @@ fn s18_machines_join_with_a_token_run_pods_and_may_fall_silent() {
     assert_eq!(again["status"]["containerStatuses"][0]["restartCount"], 0);
     assert_eq!(stage.kubectl(&["exec", "on-n1", "--", "echo", "still"], "").success(), "still\n");
 
-    // A machine that says nothing any more.
+    // A machine that sends no heartbeats any more.
     stage.nodes[1].process.take().expect("it runs").kill();
     stage.until(NODES, "n2", |node| !is_true(node, "Ready"));
     eventually("its Pod has left", || endpoints(&mut stage) == ["on-n1"]);

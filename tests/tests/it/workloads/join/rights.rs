@@ -116,7 +116,8 @@ fn kubectl_says_what_a_node_may() {
         "create nodes",
         "create pods",
         "patch nodes/n1",
-        // Which Node and which Pod is decided with the object in hand, as in kube-apiserver: the request itself is refused.
+        // Which Node and Pod is decided with the object available, as in kube-apiserver: the request itself is
+        // rejected.
         "patch nodes/n2",
         "update leases/n1 -n kube-node-lease",
     ] {

@@ -36,7 +36,7 @@ fn wish(name: &str, signer: &str, subject: (&str, &str), dns: &[&str], ips: &[Ip
 }
 
 impl Stage {
-    /// The API for somebody with these credentials, from the machine of the server.
+    /// The API for a user with these credentials, from the machine of the server.
     fn attacker(&self, user: &Value) -> Session {
         let ca = STANDARD.encode(std::fs::read(self.home.path().join("pki/ca.crt")).expect("the cluster's CA"));
         let config = json!({
@@ -50,7 +50,7 @@ impl Stage {
         session(&self.api, file.path())
     }
 
-    /// Sends a request as an attacker, and waits until the server says why it does not approve it. The answer is that.
+    /// Sends a request as an attacker, and waits until the server gives the reason why it does not approve it. Returns that reason.
     #[track_caller]
     fn not_approved(&mut self, attacker: &mut Session, wish: &Wish) -> String {
         let name = wish.object["metadata"]["name"].as_str().expect("a name");
@@ -99,7 +99,7 @@ impl Stage {
     }
 }
 
-/// The Node of an attacker, who says himself where it is.
+/// The Node of an attacker, who sets its address.
 fn node_at(addresses: &[(&str, &str)]) -> (Value, Value) {
     let addresses: Vec<Value> =
         addresses.iter().map(|(kind, address)| json!({"type": kind, "address": address})).collect();
@@ -233,7 +233,7 @@ fn certificates_of_agents_are_of_a_ca_that_clients_do_not_trust() {
         assert_eq!(String::from_utf8(data).expect("PEM"), ca);
     }
 
-    // An agent with a certificate of the cluster's CA, as all had before: the server does not speak to it, and says what to do.
+    // An agent with a certificate of the cluster's CA, as all had before: the server does not connect to it, and returns the fix.
     let _ = stage.post("/api/v1/namespaces/default/pods", &pod("p", "n1", json!({"name": "c", "image": "i"})));
     let old = of_cluster_ca(&stage, &[own]);
     let _agent = serve(&stage, &old, "10250");

@@ -1,4 +1,4 @@
-//! Every check with the words clients see, one small fault at a time.
+//! Every check with its message, one invalid field at a time.
 
 use serde_json::{Value, json};
 

@@ -63,7 +63,7 @@ fn check_families(service: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks each address by itself; says whether all of them are addresses.
+/// Checks each address by itself; returns whether all of them are valid addresses.
 fn check_each(service: &Value, old: Option<&Value>, errors: &mut Errors) -> bool {
     let path = SPEC.child("clusterIPs");
     let list = service.at("spec.clusterIPs");

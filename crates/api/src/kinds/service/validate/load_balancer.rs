@@ -28,7 +28,7 @@ pub(super) fn validate(service: &Value, old: Option<&Value>, errors: &mut Errors
     validate_class(service, errors);
 }
 
-/// Values may be padded with spaces, as they could be in the annotation. The path is spelt as in the original.
+/// Values may be padded with spaces, as they could be in the annotation. The path is spelt as in Kubernetes.
 fn check_ranges(service: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = SPEC.child("LoadBalancerSourceRanges");
     only_for_load_balancers(service, &path, errors);

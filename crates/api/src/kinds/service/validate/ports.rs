@@ -80,7 +80,7 @@ pub(super) fn validate_node_ports(service: &Value, errors: &mut Errors) {
     }
 }
 
-/// A pair of protocol and port stands there once. The original prints its internal struct for it.
+/// A pair of protocol and port must be unique. kube-apiserver prints its internal struct for it.
 pub(super) fn validate_pairs(service: &Value, errors: &mut Errors) {
     let path = SPEC.child("ports");
     let mut seen = HashSet::new();

@@ -9,7 +9,7 @@ use crate::names;
 use crate::value::ValueExt as _;
 
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
-/// In the order of the original, which is not the alphabetical one.
+/// In the order of kube-apiserver, which is not the alphabetical one.
 const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
 
 /// Checks the policies and the health check port that one of them needs.

@@ -16,7 +16,7 @@ struct Flow {
     width: u64,
     /// How long each request takes.
     takes: Duration,
-    /// How many it keeps waiting or executing, sending a new one as one finishes; zero for one that sends by hand.
+    /// How many it keeps waiting or executing, sending a new one as one finishes; zero if the test sends them.
     open: usize,
 }
 
