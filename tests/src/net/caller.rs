@@ -1,6 +1,6 @@
-//! Clients that ask the servers of [`super::echo`] who they are.
+//! Clients of the servers of [`super::echo`].
 //!
-//! In: where to. Out: an [`Answer`], or a [`Failure`] that says what happened instead and how long it took.
+//! In: a destination. Out: an [`Answer`], or a [`Failure`] with its kind and how long it took.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -19,8 +19,8 @@ use super::sctp::{self, Association};
 use super::socket::{self, Source};
 use super::{Address, Family, Protocol};
 
-/// Time limit of a question: long enough for a virtual machine without help of the hardware on a busy host, where retransmissions of a packet
-/// take seconds. Tests that expect silence shorten it.
+/// Time limit of a request: long enough for a virtual machine without hardware virtualization on a busy host, where retransmissions of a
+/// packet take seconds. Tests that expect a timeout shorten it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for a datagram, which is not retransmitted.
 const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(3);
@@ -28,14 +28,14 @@ const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(3);
 /// What is sent to get an answer.
 const QUESTION: &[u8] = b"who?\n";
 
-/// Who answered, and what it saw.
+/// The server that responded, and the addresses it saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The host that answered.
     pub name: String,
     /// The client that it saw.
     pub client: SocketAddr,
-    /// The address that it was reached at, behind all translation.
+    /// The address that it was reached at, after all translation.
     pub server: SocketAddr,
     /// How long it took.
     pub took: Duration,
@@ -62,14 +62,15 @@ pub struct Caller {
     source: Source,
     timeout: Option<Duration>,
     pace: Duration,
+    first_port: Option<u16>,
 }
 
 impl Caller {
     pub(super) fn new(namespace: Arc<Namespace>) -> Self {
-        Self { namespace, source: Source::default(), timeout: None, pace: Duration::ZERO }
+        Self { namespace, source: Source::default(), timeout: None, pace: Duration::ZERO, first_port: None }
     }
 
-    /// Gives up after so long: for the connection and its first answer together, and for every further answer.
+    /// Sets the timeout: for the connection and its first response together, and for every further response.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -80,34 +81,41 @@ impl Caller {
         self.timeout.unwrap_or(if protocol == Protocol::Udp { DATAGRAM_TIMEOUT } else { TIMEOUT })
     }
 
-    /// Speaks from this port.
+    /// Sends from this port.
     #[must_use]
     pub fn source_port(mut self, port: u16) -> Self {
         self.source.port = Some(port);
         self
     }
 
-    /// Speaks from this address.
+    /// Sends from this address.
     #[must_use]
     pub fn source(mut self, address: impl Address) -> Self {
         self.source.address = Some(address.address());
         self
     }
 
-    /// In a series of questions, rests so long between two.
+    /// In a series of requests, pauses this long between two.
     #[must_use]
     pub fn pace(mut self, pace: Duration) -> Self {
         self.pace = pace;
         self
     }
 
-    /// Opens a connection, asks once, and hangs up.
+    /// In [`Self::hammer`], sends each request from the next port, starting with this one, so that none is used twice.
+    #[must_use]
+    pub fn ports_from(mut self, first: u16) -> Self {
+        self.first_port = Some(first);
+        self
+    }
+
+    /// Opens a connection, sends one request, and closes it.
     pub fn ask(&self, protocol: Protocol, address: impl Address, port: u16) -> Result<Answer, Failure> {
         let to = SocketAddr::new(address.address(), port);
         self.namespace.within(|| self.ask_here(protocol, to))
     }
 
-    /// Asks so many times, each on a new connection.
+    /// Sends this many requests, each on a new connection.
     #[must_use]
     pub fn ask_many(&self, times: usize, protocol: Protocol, address: impl Address, port: u16) -> Tally {
         let to = SocketAddr::new(address.address(), port);
@@ -122,18 +130,24 @@ impl Caller {
         })
     }
 
-    /// Opens a connection that can be asked again and again.
+    /// Opens a connection for repeated requests.
     pub fn connect(&self, protocol: Protocol, address: impl Address, port: u16) -> Result<Connection, Failure> {
         let to = SocketAddr::new(address.address(), port);
         self.namespace.within(|| self.connect_here(protocol, to))
     }
 
-    /// Asks without end, each time on a new connection, until it is stopped.
+    /// Sends requests continuously, each on a new connection, until it is stopped.
     #[must_use]
     pub fn hammer(&self, protocol: Protocol, address: impl Address, port: u16) -> Hammer {
         let to = SocketAddr::new(address.address(), port);
-        let caller = self.clone();
-        Hammer::start(self.pace, Arc::clone(&self.namespace), move || caller.ask_here(protocol, to))
+        let mut caller = self.clone();
+        let mut ports = self.first_port.map(|first| first..=u16::MAX);
+        Hammer::start(self.pace, Arc::clone(&self.namespace), move || {
+            if let Some(ports) = &mut ports {
+                caller.source.port = Some(ports.next().expect("an unused source port"));
+            }
+            caller.ask_here(protocol, to)
+        })
     }
 
     /// [`Self::ask`] on a thread that is inside.
@@ -159,7 +173,7 @@ impl Caller {
     }
 }
 
-/// An open connection. Dropping it hangs up at once: a reset, not a farewell, so that its port is free again.
+/// An open connection. Dropping it resets it, without a FIN handshake, so that its port is free again.
 #[derive(Debug)]
 pub struct Connection {
     line: Line,
@@ -167,13 +181,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Asks on this connection.
+    /// Sends a request on this connection.
     pub fn ask(&mut self) -> Result<Answer, Failure> {
         let begun = Instant::now();
         self.ask_until(begun, begun + self.timeout)
     }
 
-    /// Its own end, as it believes; [`Answer::client`] is what the other side saw.
+    /// Its local address; [`Answer::client`] is what the other side saw.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         let local = match &self.line {

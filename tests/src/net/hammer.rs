@@ -1,6 +1,7 @@
-//! Questions without end, while a test changes the world around them.
+//! Continuous requests, while a test changes objects.
 //!
-//! In: a question to repeat. Out: a [`Tally`] of who answered and of everything that went wrong, with its time.
+//! In: a request to repeat. Out: a [`Tally`] of the servers that responded and of all failures, with their
+//! times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,10 +17,10 @@ use super::caller::Answer;
 use super::failure::Failure;
 use super::namespace::Namespace;
 
-/// What came of many questions.
+/// The result of many requests.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// How many were asked.
+    /// How many were sent.
     pub asked: usize,
     /// How many each host answered.
     pub answers: BTreeMap<String, usize>,
@@ -38,7 +39,7 @@ impl Tally {
         self.answers.get(name).copied().unwrap_or_default()
     }
 
-    /// Those who answered.
+    /// The servers that responded.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         self.answers.keys().map(String::as_str).collect()
@@ -66,7 +67,7 @@ impl Tally {
     }
 }
 
-/// A thread that asks until it is stopped. Dropping it stops it too.
+/// A thread that sends requests until it is stopped. Dropping it stops it too.
 pub struct Hammer {
     shared: Arc<(Mutex<Tally>, Condvar)>,
     stop: Option<Sender<()>>,
@@ -77,7 +78,7 @@ impl Hammer {
     pub(super) fn start(
         pace: Duration,
         namespace: Arc<Namespace>,
-        ask: impl Fn() -> Result<Answer, Failure> + Send + 'static,
+        mut ask: impl FnMut() -> Result<Answer, Failure> + Send + 'static,
     ) -> Self {
         let shared: Arc<(Mutex<Tally>, Condvar)> = Arc::default();
         let (stop, stopped) = mpsc::channel();
@@ -116,7 +117,7 @@ impl Hammer {
         self.shared.0.lock().clone()
     }
 
-    /// Stops after the question that is under way, and tells what came of all.
+    /// Stops after the current request, and returns the results of all.
     #[must_use]
     pub fn stop(mut self) -> Tally {
         self.end().unwrap_or_else(|panic| resume_unwind(panic));
