@@ -1,6 +1,6 @@
-"""What the scripts that make packages share: facts about this build, the static binary, and archives that are equal when their content is.
+"""Shared code of the packaging scripts: build metadata, the static binary, and reproducible archives.
 
-Times are SOURCE_DATE_EPOCH (default: the date of the commit), entries are sorted and owned by root.
+Timestamps are SOURCE_DATE_EPOCH (default: the date of the commit); entries are sorted and owned by root.
 """
 
 import gzip
@@ -30,7 +30,7 @@ def version():
 
 
 def commit():
-    """The commit of the tree; an unpacked release names it in $WAYPOST_COMMIT."""
+    """The commit of the source tree; an unpacked release sets $WAYPOST_COMMIT."""
     return os.environ.get("WAYPOST_COMMIT") or output("git", "rev-parse", "HEAD")
 
 
@@ -43,12 +43,12 @@ def machine():
 
 
 def architecture():
-    """This machine's architecture, as Debian and OCI name it."""
+    """This machine's architecture, in the naming of Debian and OCI."""
     return ARCHITECTURES.get(machine()) or fail(f"no name is known for the architecture {machine()}")
 
 
 def build():
-    """Builds the static binary and returns its path. With musl where the toolchain has that target, else with a static glibc."""
+    """Builds the static binary and returns its path. Uses musl if the toolchain has that target, otherwise a static glibc."""
     musl = f"{machine()}-unknown-linux-musl"
     has_musl = (pathlib.Path(output("rustc", "--print", "sysroot")) / "lib/rustlib" / musl).is_dir()
     target = musl if has_musl else f"{machine()}-unknown-linux-gnu"
@@ -68,7 +68,7 @@ def build():
 
 
 def binary(path, dynamic=False):
-    """The binary at this path, or one that is built now. It must be static unless `dynamic` is allowed."""
+    """The binary at this path, or a newly built one. It must be static unless `dynamic` is set."""
     path = pathlib.Path(path) if path else build()
     if not dynamic and not is_static(path):
         fail(f"{path} needs a dynamic loader; leave out --binary to build a static one")
@@ -76,7 +76,7 @@ def binary(path, dynamic=False):
 
 
 def is_static(path):
-    """Whether an ELF file (64 bits, little endian) names no dynamic loader."""
+    """Whether an ELF file (64-bit, little-endian) has no dynamic loader."""
     data = path.read_bytes()
     if data[:6] != b"\x7fELF\x02\x01":
         fail(f"{path} is no program for this machine")
@@ -85,7 +85,7 @@ def is_static(path):
 
 
 def tar(entries):
-    """An archive of (name, content, mode); a content of None is a directory. Directories above are added."""
+    """A tar archive of (name, content, mode); content None denotes a directory. Parent directories are added."""
     known = {name: (content, mode) for name, content, mode in entries}
     for name in list(known):
         for parent in pathlib.PurePosixPath(name).parents:
@@ -105,12 +105,12 @@ def tar(entries):
 
 
 def compressed(data):
-    """Compressed, without a name and a date of its own."""
+    """gzip-compressed data without file name and timestamp."""
     return gzip.compress(data, 9, mtime=0)
 
 
 def generated(program):
-    """Manual pages and shell completion: (path below /usr/share, content)."""
+    """Manual pages and shell completions: (path below /usr/share, content)."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
