@@ -15,7 +15,7 @@ use crate::stats::percentile;
 /// The address, and its port.
 const ADDRESS: (&str, u16) = ("192.0.2.200", 80);
 const TARGET: u16 = 8080;
-/// How long a question may take: short, since most of them find nobody.
+/// Timeout of a query: short, since most of them get no response.
 const QUESTION: Duration = Duration::from_millis(50);
 /// How long anything may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,12 +38,12 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// Measures so many of each.
+/// Measures each this many times.
 ///
 /// # Errors
 /// When the address is not announced at all.
 pub fn measure(times: u16) -> anyhow::Result<Figures> {
-    // Nobody beats for these Nodes: they are ready as long as nobody asks.
+    // No kubelet sends heartbeats for these Nodes: the grace period keeps them ready.
     let served = Served::with_server(Mode::under_test(), &["--node-monitor-grace-period", "3600"]);
     let home = served.node("home");
     served.serve(&home, &[]);
@@ -70,7 +70,7 @@ pub fn measure(times: u16) -> anyhow::Result<Figures> {
             served.kill_proxy(&dead);
             deaths.push(until_reached(&outside, begun)?);
         } else {
-            // Its rules go on serving: this is about who has the address.
+            // Its rules keep serving: this measures who owns the address.
             let begun = Instant::now();
             served.with_proxy(&dead, |program| program.ask_to_end());
             ends.push(until_another(&served, dead.name(), begun)?);
@@ -87,7 +87,7 @@ pub fn measure(times: u16) -> anyhow::Result<Figures> {
     Ok(figures)
 }
 
-/// Nothing reaches the node any more; what the testbed does to all nodes goes on.
+/// Drops all packets that arrive at the node; the testbed can still reach into its namespace.
 fn cut(node: &Node) -> anyhow::Result<()> {
     let rules = "table netdev cut {\n chain in {\n type filter hook ingress device \"eth0\" priority -500\n policy drop\n }\n}\n";
     let run = node.run_with("nft -f -", rules);
@@ -95,11 +95,11 @@ fn cut(node: &Node) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the client reaches the address, and says which of the nodes answers for it.
+/// Waits until the client reaches the address, and returns the node that responds for it.
 fn settle(served: &Served, outside: &Outside, nodes: &[Node]) -> anyhow::Result<usize> {
     let begun = Instant::now();
     loop {
-        ensure!(begun.elapsed() < TIMEOUT, "nobody answers for the address");
+        ensure!(begun.elapsed() < TIMEOUT, "no node serves the address in time");
         let reached = outside.caller().timeout(QUESTION).ask(Protocol::Tcp, ADDRESS.0, ADDRESS.1).is_ok();
         let holder = holder(served);
         let owner = nodes.iter().position(|node| *node.name() == holder);
@@ -130,6 +130,6 @@ fn until_another(served: &Served, before: &str, begun: Instant) -> anyhow::Resul
         if !now.is_empty() && now != before {
             return Ok(begun.elapsed().as_secs_f64() * 1e3);
         }
-        ensure!(begun.elapsed() < TIMEOUT, "nobody took the address");
+        ensure!(begun.elapsed() < TIMEOUT, "no node took the address");
     }
 }

@@ -1,12 +1,13 @@
 //! Measurements of Waypost and of its peer beside it, in one run on one machine.
 //!
-//! A `subject` is something that can be started, stopped and asked how much memory it uses; `waypost` and `kubernetes` are
-//! the two there are. `load` puts the same requests to either through the same client. `apiserver`, `fairness`, `controllers`, `proxy`, `modes`, `dns`, `lb` and `workloads` say
-//! what is measured and in which order, one for each program; `sentry` waits for a moment, `report` sets the figures beside each other and beside the budgets,
-//! and `program` is what the programs have in common.
+//! A `subject` can be started and stopped, and its memory usage be read; `waypost` and `kubernetes` are its two implementations. `load` sends the
+//! same requests to either through the same client. `apiserver`, `crds`, `fairness`, `controllers`, `proxy`, `modes`, `dns`, `lb` and `workloads`
+//! define what is measured and in which order, one for each program; `sentry` polls for a condition, `report` compares the figures with each other
+//! and with the budgets, and `program` has what the programs share.
 
 pub mod apiserver;
 pub mod controllers;
+pub mod crds;
 pub mod dns;
 pub mod failover;
 pub mod fairness;

@@ -1,23 +1,25 @@
 //! What every program here does around its measurement: threads, signals, a time limit, the machine's name, the output.
 //!
-//! The report goes to standard output, how far the run is to standard error. Whoever ends the program ends the
-//! measurement, and with it the servers and their directories.
+//! The report goes to standard output, progress to standard error. Terminating the program ends the measurement, and
+//! with it the servers and their directories.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tempfile::TempDir;
 use testbed::net::Cluster;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::report::Report;
+use crate::kubernetes::Kubernetes;
+use crate::report::{Figures, Report, Row};
 use crate::subject::Subject;
+use crate::waypost::Waypost;
 
-/// Whom to measure, when not everybody.
+/// Subjects to measure, if not all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Who {
     /// Ours.
@@ -26,7 +28,7 @@ pub enum Who {
     Kubernetes,
 }
 
-/// What every program may be told.
+/// Options that all programs have in common.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
     /// Write the figures to this file as JSON
@@ -38,14 +40,14 @@ pub struct Common {
 }
 
 impl Common {
-    /// The seconds after which to give up, where it takes so many at most.
+    /// The default timeout in seconds, where it takes at most this long.
     #[must_use]
     pub fn limit(&self, usual: u64) -> u64 {
         self.limit.unwrap_or(usual)
     }
 }
 
-/// Runs a measurement on a machine of its own: one in a network namespace, by this name.
+/// Runs a measurement in a new network namespace of this name.
 pub fn exec_apart<F>(name: &str, limit: u64, run: impl FnOnce() -> F + Send) -> ExitCode
 where
     F: Future<Output = anyhow::Result<()>>,
@@ -54,7 +56,7 @@ where
     cluster.node("bench").in_namespace(|| exec(name, 2, limit, run()))
 }
 
-/// Runs a measurement with so many threads, for so many seconds at most.
+/// Runs a measurement with this number of threads, for at most this number of seconds.
 pub fn exec(name: &str, threads: u16, limit: u64, run: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     match start(threads, limit, run) {
         Ok(()) => ExitCode::SUCCESS,
@@ -105,18 +107,67 @@ pub fn machine() -> Vec<(String, String)> {
     ]
 }
 
+/// The servers to measure: Waypost, and the peer if its programs are found.
+///
+/// # Errors
+/// When there is none.
+pub fn subjects<T>(
+    only: Option<Who>,
+    waypost: impl FnOnce() -> anyhow::Result<T>,
+    peer: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<Vec<T>> {
+    let mut subjects = Vec::new();
+    if only != Some(Who::Kubernetes) {
+        subjects.push(waypost()?);
+    }
+    if only != Some(Who::Waypost) {
+        match peer() {
+            Ok(peer) => subjects.push(peer),
+            Err(missing) => eprintln!("kubernetes: not measured: {missing}"),
+        }
+    }
+    ensure!(!subjects.is_empty(), "there is nothing to measure");
+    Ok(subjects)
+}
+
+/// Measures parts of the API server of Waypost and of kube-apiserver, and reports them. One part after the other, so that conditions on the
+/// machine are the same for both.
+///
+/// # Errors
+/// When there is no server, or a measurement fails.
+pub async fn compare_api_servers<P: Copy>(
+    only: Option<Who>,
+    parts: &[P],
+    rows: Vec<Row>,
+    mut measure: impl AsyncFnMut(&dyn Subject, P, &mut Figures) -> anyhow::Result<()>,
+) -> anyhow::Result<Report> {
+    let subjects: Vec<Box<dyn Subject>> =
+        subjects(only, || Ok(Box::new(Waypost::find()?) as _), || Ok(Box::new(Kubernetes::find()?) as _))?;
+    let mut about = machine();
+    about.extend(subjects.iter().map(|subject| (subject.name().to_owned(), subject.describe())));
+    let mut figures: Vec<Figures> = subjects.iter().map(|_| Figures::default()).collect();
+    for part in parts {
+        for (subject, figures) in subjects.iter().zip(&mut figures) {
+            measure(&**subject, *part, figures).await?;
+        }
+    }
+    let measured = |name| subjects.iter().zip(&figures).find(|(subject, _)| subject.name() == name);
+    let of = |name| measured(name).map(|(_, figures)| figures.clone());
+    Ok(Report { about, rows, peer_name: "kube-apiserver + etcd", ours: of("waypost"), peer: of("kubernetes") })
+}
+
 /// A directory for a server, removed when it is dropped.
 ///
 /// # Errors
 /// When there is no place for it.
 pub fn home() -> anyhow::Result<TempDir> {
-    // Started by root, the API server is another user, who must be able to enter it.
+    // When started by root, the API server runs as another user, who must be able to enter it.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     let builder = tempfile::Builder::new().prefix("waypost-bench-").permissions(mode).tempdir();
     builder.context("making a temporary directory")
 }
 
-/// Says on standard error how far it is; the report alone goes to standard output.
+/// Reports progress on standard error; only the report goes to standard output.
 pub fn tell(subject: &(impl Subject + ?Sized), text: &str) {
     eprintln!("{}: {text}", subject.name());
 }

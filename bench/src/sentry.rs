@@ -1,6 +1,6 @@
-//! Somebody who looks again and again, from a thread of its own, until something is so.
+//! Polls a condition from a separate thread until it holds.
 //!
-//! In: a look at the world. Out: the moment at which it was first so.
+//! In: a condition. Out: the time at which it first held.
 #![expect(clippy::disallowed_methods, reason = "between two looks at the world there must be a pause")]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Sentry {
     what: String,
 }
 
-/// The looking, for the thread that does it.
+/// The polling loop, for the thread that runs it.
 pub struct Watch {
     pause: Duration,
     enough: Arc<AtomicBool>,
@@ -26,8 +26,8 @@ pub struct Watch {
 }
 
 impl Sentry {
-    /// Begins to look whether `what` is so, with so long a pause between two looks; returns after the first look. `keep` is called on
-    /// the thread, which may have to be somewhere.
+    /// Starts polling the condition `what` with this interval; returns after the first poll. `keep` is called on the thread, which
+    /// may have to enter a namespace.
     ///
     /// # Errors
     /// When it ends before.
@@ -40,7 +40,7 @@ impl Sentry {
         let (begun, has_begun) = oneshot::channel();
         let watch = Watch { pause, enough: Arc::clone(&enough), begun: Some(begun) };
         let seen = tokio::task::spawn_blocking(move || keep(watch));
-        has_begun.await.context("nobody looks")?;
+        has_begun.await.context("the sentry has ended")?;
         Ok(Self { seen, enough, what })
     }
 
@@ -69,12 +69,12 @@ impl Drop for Sentry {
 }
 
 impl Watch {
-    /// Looks until it is so, or enough.
+    /// Polls until the condition holds, or the sentry is stopped.
     pub fn until(mut self, mut look: impl FnMut() -> bool) -> Option<Instant> {
         while !self.enough.load(Ordering::Relaxed) {
             let is_so = look();
             let at = Instant::now();
-            // Whoever waits for the first look may have gone.
+            // The receiver of the first result may be gone.
             let _ = self.begun.take().map(|begun| begun.send(()));
             if is_so {
                 return Some(at);

@@ -10,11 +10,12 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use k8s_openapi::api::{
-    admissionregistration, apps, authentication, authorization, autoscaling, certificates, coordination, core,
-    discovery, events, networking, policy, rbac,
+    admissionregistration, apps, authentication, authorization, autoscaling, batch, certificates, coordination, core,
+    discovery, events, flowcontrol, networking, node, policy, rbac, scheduling, storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
@@ -32,7 +33,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         admissionregistration::v1::ValidatingAdmissionPolicyBinding,
         admissionregistration::v1::ValidatingWebhookConfiguration,
         apiextensions::v1::CustomResourceDefinition,
+        apiregistration::v1::APIService,
         apps::v1::ControllerRevision,
+        apps::v1::DaemonSet,
         apps::v1::Deployment,
         apps::v1::ReplicaSet,
         apps::v1::StatefulSet,
@@ -43,7 +46,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         authorization::v1::SelfSubjectAccessReview,
         authorization::v1::SelfSubjectRulesReview,
         authorization::v1::SubjectAccessReview,
+        autoscaling::v1::HorizontalPodAutoscaler,
         autoscaling::v1::Scale,
+        autoscaling::v2::HorizontalPodAutoscaler,
+        batch::v1::CronJob,
+        batch::v1::Job,
         certificates::v1::CertificateSigningRequest,
         coordination::v1::Lease,
         core::v1::Binding,
@@ -53,7 +60,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         core::v1::LimitRange,
         core::v1::Namespace,
         core::v1::Node,
+        core::v1::PersistentVolume,
+        core::v1::PersistentVolumeClaim,
         core::v1::Pod,
+        core::v1::PodTemplate,
         core::v1::ReplicationController,
         core::v1::ResourceQuota,
         core::v1::Secret,
@@ -61,6 +71,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         core::v1::ServiceAccount,
         discovery::v1::EndpointSlice,
         events::v1::Event,
+        flowcontrol::v1::FlowSchema,
+        flowcontrol::v1::PriorityLevelConfiguration,
         meta::v1::DeleteOptions,
         meta::v1::ListMeta,
         meta::v1::Patch,
@@ -69,12 +81,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         networking::v1::IPAddress,
         networking::v1::Ingress,
         networking::v1::IngressClass,
+        networking::v1::NetworkPolicy,
         networking::v1::ServiceCIDR,
+        node::v1::RuntimeClass,
         policy::v1::Eviction,
+        policy::v1::PodDisruptionBudget,
         rbac::v1::ClusterRole,
         rbac::v1::ClusterRoleBinding,
         rbac::v1::Role,
         rbac::v1::RoleBinding,
+        scheduling::v1::PriorityClass,
+        storage::v1::CSIDriver,
+        storage::v1::CSINode,
+        storage::v1::CSIStorageCapacity,
+        storage::v1::StorageClass,
+        storage::v1::VolumeAttachment,
     );
     let schemas = generator.take_definitions(false);
     let descriptions: Map<String, Value> =

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use agent::serve::Listening;
 use agent::workloads::fake::Fake;
-use agent::workloads::{Attach, ContainerId, Exec, Exit, LogOptions, LogReader, PodId, Refusal, Running, Workloads};
+use agent::workloads::{
+    Attach, ContainerId, Exec, Exit, LogFiles, LogOptions, LogReader, PodId, Refusal, Running, Workloads,
+};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use rest::pki::{self, ServingNames};
@@ -35,7 +37,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent of a server, and tells the server of its Node.
+    /// Starts an agent of a server, and creates its Node on the server.
     #[must_use]
     pub fn start(server: &Server, session: &mut Session) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -110,6 +112,14 @@ impl Workloads for Machine {
 
     fn dial<'a>(&'a self, pod: &'a PodId, port: u16) -> BoxFuture<'a, Result<TcpStream, Refusal>> {
         self.0.dial(pod, port)
+    }
+
+    fn log_files<'a>(&'a self, path: &'a [String]) -> BoxFuture<'a, Option<LogFiles>> {
+        self.0.log_files(path)
+    }
+
+    fn metrics(&self) -> String {
+        self.0.metrics()
     }
 
     fn pods(&self) -> Value {

@@ -1,4 +1,4 @@
-//! An admission webhook: an HTTPS server that answers AdmissionReviews, and keeps what it was asked.
+//! A webhook: an HTTPS server that responds to AdmissionReviews or other reviews, and keeps their requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,8 +11,24 @@ use rest::pki::{self, ServingNames};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
-/// Makes the `response` of a review of its `request`; `uid` is added.
-type Answer = dyn Fn(&Value) -> Value + Send + Sync;
+/// Makes the response to a review.
+type Respond = dyn Fn(&Value) -> Response + Send + Sync;
+
+/// What is sent back.
+pub struct Response {
+    /// The status code with its text, and further headers.
+    pub status: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+impl Response {
+    /// A successful response.
+    #[must_use]
+    pub fn ok(body: &Value) -> Self {
+        Self { status: "200 OK", body: body.to_string() }
+    }
+}
 
 /// A webhook at loopback. Its threads end with the process.
 pub struct Webhook {
@@ -22,9 +38,19 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Begins to listen.
+    /// Starts listening, and responds to AdmissionReviews: `answer` makes the `response` of a `request`; `uid` is added.
     #[must_use]
     pub fn start(answer: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Self {
+        Self::respond(move |review| {
+            let mut response = answer(&review["request"]);
+            response["uid"] = review["request"]["uid"].clone();
+            Response::ok(&json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
+        })
+    }
+
+    /// Starts listening, and responds to any review.
+    #[must_use]
+    pub fn respond(respond: impl Fn(&Value) -> Response + Send + Sync + 'static) -> Self {
         let folder = tempfile::tempdir().expect("a directory");
         let names = ServingNames { ips: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], dns: Vec::new() };
         let pki = pki::load_or_create(folder.path(), &names, Timestamp::now()).expect("certificates");
@@ -33,14 +59,14 @@ impl Webhook {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (config, answer, seen) = (Arc::new(config), Arc::new(answer), requests.clone());
+        let (config, respond, seen) = (Arc::new(config), Arc::new(respond), requests.clone());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (config, answer, seen) = (config.clone(), answer.clone(), seen.clone());
+                let (config, respond, seen) = (config.clone(), respond.clone(), seen.clone());
                 thread::spawn(move || {
                     let connection = ServerConnection::new(config).expect("a configuration");
                     // A client may end its connection at any time.
-                    let _ = serve(StreamOwned::new(connection, stream), &*answer, &seen);
+                    let _ = serve(StreamOwned::new(connection, stream), &*respond, &seen);
                 });
             }
         });
@@ -63,7 +89,7 @@ impl Webhook {
 /// Answers the requests of a connection.
 fn serve(
     stream: StreamOwned<ServerConnection, TcpStream>,
-    answer: &Answer,
+    respond: &Respond,
     seen: &Mutex<Vec<Value>>,
 ) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
@@ -80,14 +106,11 @@ fn serve(
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body)?;
-        let review: Value = serde_json::from_slice(&body).expect("an AdmissionReview");
-        let mut response = answer(&review["request"]);
-        response["uid"] = review["request"]["uid"].clone();
+        let review: Value = serde_json::from_slice(&body).expect("a review");
+        let Response { status, body } = respond(&review);
         seen.lock().push(review["request"].clone());
-        let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-        let body = body.to_string();
         let head =
-            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+            format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
         stream.get_mut().write_all(format!("{head}{body}").as_bytes())?;
         stream.get_mut().flush()?;
     }

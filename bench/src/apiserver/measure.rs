@@ -1,4 +1,4 @@
-//! What is measured, and in which order. Every part has a server of its own in a temporary directory.
+//! What is measured, and in which order. Every part has its own server in a temporary directory.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use client::http::{Client, Method};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::watchers::{self, Size};
+use super::watchers::{self, Size, Watched};
 use crate::load::{self, Load, SERVICES, SLICES, Work};
 use crate::program::{home, tell};
 use crate::report::{Figures, key};
@@ -20,7 +20,7 @@ use crate::subject::{Running, Subject};
 const FILL: Duration = Duration::from_secs(600);
 /// How long one round of creations may take; slow servers do fewer in that time.
 const ROUND: Duration = Duration::from_secs(10);
-/// Rounds go on until they have taken so long together, but there are some at least and not too many.
+/// Rounds continue until they have taken this long in total, within a minimum and a maximum number.
 const ROUNDS: Duration = Duration::from_secs(5);
 const LEAST_ROUNDS: usize = 3;
 const MOST_ROUNDS: usize = 20;
@@ -36,7 +36,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 pub enum Part {
     /// From start to ready, empty, and the memory then.
     Ready,
-    /// Creations per second, with so many objects present, and the list of all.
+    /// Creations per second, with this number of objects present, and the list of all.
     Creates,
     /// Events to many watchers.
     Watch,
@@ -49,7 +49,7 @@ pub enum Part {
 pub struct Plan {
     /// The parts.
     pub parts: Vec<Part>,
-    /// With so many Services present, ascending; memory is measured with the most.
+    /// With these numbers of Services present, ascending; memory is measured with the most.
     pub objects: Vec<usize>,
     /// How many clients write.
     pub clients: usize,
@@ -166,7 +166,8 @@ async fn watch(subject: &dyn Subject, plan: &Plan, figures: &mut Figures) -> any
     let running = subject.start(home.path()).await?;
     load::make_namespace(&mut running.client()).await?;
     let before = running.memory()?.resident;
-    let out = watchers::measure(&running, plan.fan_out).await?;
+    let out =
+        watchers::measure(&running, Watched { collection: SERVICES, object: load::service }, plan.fan_out).await?;
     let (answered, sent) = (seconds(&out.after_answer), seconds(&out.after_sending));
     let burst = Load { done: out.delivered, took: out.burst_took, delays: Vec::new() };
     figures.set("watch_open_s", out.opened_in.as_secs_f64());

@@ -12,15 +12,16 @@ use anyhow::{Context as _, ensure};
 use client::http::{Client, Method};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::lines::Lines;
-use crate::load::{self, SERVICES, Work};
+use crate::load::{self, Work};
 use crate::subject::Running;
 
-/// How many watchers shake hands at once.
+/// How many watchers do their TLS handshake at once.
 const TOGETHER: usize = 32;
 /// How many clients write the burst.
 const WRITERS: usize = 8;
@@ -28,7 +29,7 @@ const WRITERS: usize = 8;
 const PACE: Duration = Duration::from_millis(100);
 /// How long deliveries may take after the last write.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// What the name of an event's object begins with, as it stands in the event.
+/// The prefix of the name of an event's object, as encoded in the event.
 const MARK: &[u8] = b"\"name\":\"fan-";
 /// Digits of an event's number.
 const DIGITS: usize = 6;
@@ -42,6 +43,15 @@ pub struct Size {
     pub single: usize,
     /// Events of the burst.
     pub burst: usize,
+}
+
+/// What is watched: a collection, and an object of it with a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched {
+    /// The path of the collection.
+    pub collection: &'static str,
+    /// Makes an object.
+    pub object: fn(&str) -> Value,
 }
 
 /// What was measured.
@@ -69,7 +79,7 @@ struct Seen {
     complete: bool,
 }
 
-/// Counts deliveries and tells when single events have all arrived.
+/// Counts deliveries and notifies when single events have all arrived.
 struct Progress {
     delivered: AtomicUsize,
     single: usize,
@@ -80,11 +90,11 @@ struct Progress {
 ///
 /// # Errors
 /// When a watch cannot be opened or a write fails.
-pub async fn measure(running: &Running, size: Size) -> anyhow::Result<FanOut> {
-    let client = &running.client();
-    let list = running.client().json(Method::GET, &format!("{SERVICES}?limit=1"), None).await?.1;
+pub async fn measure(running: &Running, watched: Watched, size: Size) -> anyhow::Result<FanOut> {
+    let (client, collection) = (&running.client(), watched.collection);
+    let list = running.client().json(Method::GET, &format!("{collection}?limit=1"), None).await?.1;
     let revision = list["metadata"]["resourceVersion"].as_str().context("a list without a resourceVersion")?;
-    let path = format!("{SERVICES}?watch=1&resourceVersion={revision}&timeoutSeconds=600");
+    let path = format!("{collection}?watch=1&resourceVersion={revision}&timeoutSeconds=600");
     let begun = Instant::now();
     let streams = open(client, &path, size.watchers).await?;
     let opened_in = begun.elapsed();
@@ -98,11 +108,11 @@ pub async fn measure(running: &Running, size: Size) -> anyhow::Result<FanOut> {
     for (client, stream) in streams {
         watchers.spawn(watch(client, stream, size.single + size.burst, progress.clone()));
     }
-    let written = write_apart(running.client(), size.single).await?;
-    // When watchers were cut off, the rest of the time tells nothing new.
+    let written = write_apart(running.client(), watched, size.single).await?;
+    // When watchers were cut off, the rest of the time gives no further information.
     let _ = timeout(TIMEOUT, progress.arrived.notified()).await;
     let (burst_begun, cpu_before) = (Instant::now(), running.cpu()?);
-    let work = (size.single..size.single + size.burst).map(event).collect();
+    let work = (size.single..size.single + size.burst).map(|number| event(watched, number)).collect();
     load::run(client, WRITERS, work, TIMEOUT).await?;
     let seen = collect(watchers, size.watchers).await?;
     let burst_cpu = running.cpu()?.saturating_sub(cpu_before);
@@ -129,7 +139,7 @@ async fn open(client: &Client, path: &str, watchers: usize) -> anyhow::Result<Ve
     Ok(streams)
 }
 
-/// Reads a watch until all events are there or it ends. The client is its connection and is kept as long.
+/// Reads a watch until all events have arrived or it ends. The client owns its connection and is kept as long.
 async fn watch(client: Client, mut stream: Incoming, expected: usize, progress: Arc<Progress>) -> Seen {
     let mut events = Vec::with_capacity(expected);
     let mut lines = Lines::default();
@@ -156,21 +166,21 @@ struct Written {
     answered: Instant,
 }
 
-/// Writes single events on a thread of its own: the answer must not wait behind a thousand watchers of ours.
-async fn write_apart(client: Client, events: usize) -> anyhow::Result<Vec<Written>> {
+/// Writes single events on a separate thread: the response must not wait behind a thousand watchers of ours.
+async fn write_apart(client: Client, watched: Watched, events: usize) -> anyhow::Result<Vec<Written>> {
     let writing = tokio::task::spawn_blocking(move || {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("a thread to write")?;
-        runtime.block_on(write_singly(client, events))
+        runtime.block_on(write_singly(client, watched, events))
     });
     writing.await.context("the writer")?
 }
 
-async fn write_singly(mut client: Client, events: usize) -> anyhow::Result<Vec<Written>> {
+async fn write_singly(mut client: Client, watched: Watched, events: usize) -> anyhow::Result<Vec<Written>> {
     let mut written = Vec::with_capacity(events);
     let mut next = Instant::now() + PACE;
     for number in 0..events {
-        let event = event(number);
+        let event = event(watched, number);
         sleep_until(next).await;
         let sent = Instant::now();
         event.send(&mut client).await?;
@@ -210,8 +220,8 @@ fn summary(seen: &[Seen], written: &[Written], burst_begun: Instant) -> FanOut {
     out
 }
 
-fn event(number: usize) -> Work {
-    Work::create(SERVICES, &load::service(&format!("fan-{number:0DIGITS$}")))
+fn event(watched: Watched, number: usize) -> Work {
+    Work::create(watched.collection, &(watched.object)(&format!("fan-{number:0DIGITS$}")))
 }
 
 /// The number of the event in this line; bookmarks have none.

@@ -2,15 +2,12 @@
 
 use std::process::ExitCode;
 
-use anyhow::ensure;
 use bench::apiserver::measure::{self, Part, Plan};
 use bench::apiserver::rows;
 use bench::apiserver::watchers::Size;
-use bench::kubernetes::Kubernetes;
 use bench::program::{self, Common, Who};
-use bench::report::{Figures, Report};
+use bench::report::Figures;
 use bench::subject::Subject;
-use bench::waypost::Waypost;
 use clap::{Parser, ValueEnum as _};
 
 /// How many events come alone, before the burst.
@@ -51,21 +48,11 @@ fn main() -> ExitCode {
 
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let plan = plan(arguments);
-    let subjects = subjects(arguments.subject)?;
-    let mut about = program::machine();
-    about.extend(subjects.iter().map(|subject| (subject.name().to_owned(), subject.describe())));
-    let mut figures: Vec<Figures> = subjects.iter().map(|_| Figures::default()).collect();
-    // One part after the other, so that both meet the machine in the same mood.
-    for part in &plan.parts {
-        for (subject, figures) in subjects.iter().zip(&mut figures) {
-            measure::part(&**subject, *part, &plan, figures).await?;
-        }
-    }
-    let measured = |name| subjects.iter().zip(&figures).find(|(subject, _)| subject.name() == name);
-    let of = |name| measured(name).map(|(_, figures)| figures.clone());
-    let (ours, peer) = (of("waypost"), of("kubernetes"));
     let rows = rows::rows(&plan.objects, plan.fan_out.watchers);
-    let report = Report { about, rows, peer_name: "kube-apiserver + etcd", ours, peer };
+    let measure = async |subject: &dyn Subject, part: Part, figures: &mut Figures| {
+        measure::part(subject, part, &plan, figures).await
+    };
+    let report = program::compare_api_servers(arguments.subject, &plan.parts, rows, measure).await?;
     program::publish(&report, arguments.common.json.as_deref())
 }
 
@@ -76,20 +63,4 @@ fn plan(arguments: &Arguments) -> Plan {
     let parts = if arguments.only.is_empty() { Part::value_variants().to_vec() } else { arguments.only.clone() };
     let fan_out = Size { watchers: arguments.watchers.into(), single: SINGLE_EVENTS, burst: arguments.events.into() };
     Plan { parts, objects, clients: arguments.clients.into(), fan_out }
-}
-
-/// Ours, and the peer when its programs are there.
-fn subjects(only: Option<Who>) -> anyhow::Result<Vec<Box<dyn Subject>>> {
-    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
-    if only != Some(Who::Kubernetes) {
-        subjects.push(Box::new(Waypost::find()?));
-    }
-    if only != Some(Who::Waypost) {
-        match Kubernetes::find() {
-            Ok(peer) => subjects.push(Box::new(peer)),
-            Err(missing) => eprintln!("kubernetes: not measured: {missing}"),
-        }
-    }
-    ensure!(!subjects.is_empty(), "there is nothing to measure");
-    Ok(subjects)
 }

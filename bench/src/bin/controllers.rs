@@ -3,7 +3,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::ensure;
 use bench::controllers::from_nothing::Controlled;
 use bench::controllers::measure::{self, Part, Plan};
 use bench::controllers::objects::Size;
@@ -14,7 +13,7 @@ use bench::report::{Figures, Report};
 use bench::waypost::Waypost;
 use clap::{Parser, ValueEnum as _};
 
-/// Nobody renews the heartbeats of the Nodes here, and nobody is to take their Pods away.
+/// The heartbeats of the Nodes are not renewed here, and their Pods must not be evicted.
 const PATIENT: [&str; 2] = ["--node-monitor-grace-period", "86400"];
 
 /// Measures the controllers. Set WAYPOST_PEERS to a directory with kube-apiserver, etcd and kube-controller-manager to
@@ -73,7 +72,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         about.push(("kube-controller-manager may send".to_owned(), limit));
     }
     let (mut ours, mut peer) = (None, None);
-    // One size after the other, so that both meet the machine in the same mood.
+    // One size after the other, so that conditions on the machine are the same for both.
     for size in &sizes {
         for subject in &subjects {
             let is_peer = subject.name() == "kubernetes";
@@ -109,16 +108,9 @@ fn plan(arguments: &Arguments) -> Plan {
 
 /// Ours, and the peer when its programs are there.
 fn subjects(only: Option<Who>) -> anyhow::Result<Vec<Box<dyn Controlled>>> {
-    let mut subjects: Vec<Box<dyn Controlled>> = Vec::new();
-    if only != Some(Who::Kubernetes) {
-        subjects.push(Box::new(Waypost::find()?.with(&PATIENT)));
-    }
-    if only != Some(Who::Waypost) {
-        match Kubernetes::find_with_controllers() {
-            Ok(peer) => subjects.push(Box::new(peer)),
-            Err(missing) => eprintln!("kubernetes: not measured: {missing}"),
-        }
-    }
-    ensure!(!subjects.is_empty(), "there is nothing to measure");
-    Ok(subjects)
+    program::subjects(
+        only,
+        || Ok(Box::new(Waypost::find()?.with(&PATIENT)) as _),
+        || Ok(Box::new(Kubernetes::find_with_controllers()?) as _),
+    )
 }

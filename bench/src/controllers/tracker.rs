@@ -29,7 +29,7 @@ struct Seen {
 enum What {
     /// All there is of a kind.
     Listed(Kind, Vec<Sight>),
-    /// An object was written or, if so said, deleted.
+    /// An object was written or, if the flag is set, deleted.
     Changed(Kind, Sight, bool),
     /// A kind cannot be followed.
     Failed(anyhow::Error),
@@ -55,7 +55,7 @@ pub struct Tracker {
 // === impl Tracker ===
 
 impl Tracker {
-    /// Begins to follow; what is there by now counts.
+    /// Starts watching; existing objects count.
     ///
     /// # Errors
     /// When it cannot be listed.
@@ -68,7 +68,7 @@ impl Tracker {
         let mut tracker = Self { seen, tally: Tally::new(size), writes: Writes::default(), _readers: readers };
         let mut listed = 0;
         while listed < Kind::ALL.len() {
-            let seen = tracker.seen.recv().await.context("nobody reads")?;
+            let seen = tracker.seen.recv().await.context("all readers have ended")?;
             listed += usize::from(matches!(seen.what, What::Listed(..)));
             tracker.take(seen.what)?;
         }
@@ -92,7 +92,7 @@ impl Tracker {
             let Ok(seen) = timeout_at(deadline, self.seen.recv()).await else {
                 bail!("not right after {limit:?}: {}", self.tally.describe());
             };
-            let seen = seen.context("nobody reads")?;
+            let seen = seen.context("all readers have ended")?;
             at = seen.at;
             self.take(seen.what)?;
         }
@@ -109,7 +109,7 @@ impl Tracker {
             let Ok(seen) = timeout_at(deadline, self.seen.recv()).await else {
                 bail!("no slice showed {pod} with ready={ready} in {limit:?}");
             };
-            let Seen { at, what } = seen.context("nobody reads")?;
+            let Seen { at, what } = seen.context("all readers have ended")?;
             let shown = matches!(&what, What::Changed(Kind::Slices, sight, false)
                 if sight.members.iter().any(|member| member.pod == pod && member.ready == ready));
             self.take(what)?;
@@ -119,14 +119,14 @@ impl Tracker {
         }
     }
 
-    /// Takes in everything that comes for so long.
+    /// Processes everything that arrives during this time.
     ///
     /// # Errors
     /// When following fails.
     pub async fn pause(&mut self, time: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + time;
         while let Ok(seen) = timeout_at(deadline, self.seen.recv()).await {
-            self.take(seen.context("nobody reads")?.what)?;
+            self.take(seen.context("all readers have ended")?.what)?;
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Tracker {
 // === impl Writes ===
 
 impl Writes {
-    /// What came since then.
+    /// What arrived since then.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
         Self { slices: self.slices - before.slices, endpoints: self.endpoints - before.endpoints }
@@ -190,7 +190,8 @@ pub async fn list(client: &mut Client, kind: Kind) -> anyhow::Result<(Vec<Sight>
     Ok((items.into_iter().map(Sight::from).collect(), metadata.resource_version))
 }
 
-/// Lists and watches until nobody listens. A watch that ends, because its server found it too slow, begins anew.
+/// Lists and watches until the receiver is dropped. A watch that the server closed because it was too slow is
+/// restarted.
 async fn follow(mut client: Client, kind: Kind, out: mpsc::UnboundedSender<Seen>) {
     while !out.is_closed() {
         if let Err(error) = follow_once(&mut client, kind, &out).await {

@@ -27,9 +27,9 @@ use crate::waypost::Waypost;
 const FILL: Duration = Duration::from_secs(1800);
 /// How many clients write it.
 const CLIENTS: usize = 16;
-/// How long a server may take until it knows everything.
+/// Timeout until a server has all names.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// How often a starting server is looked at and asked.
+/// The interval at which a starting server is polled.
 const LOOK: Duration = Duration::from_millis(1);
 /// Before memory is read, what was just freed may be given back.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 pub struct Plan {
     /// How to ask.
     pub perf: Perf,
-    /// Questions a second while times are measured.
+    /// Queries per second while latencies are measured.
     pub rate: u32,
     /// Moves of endpoints, and new Services.
     pub changes: usize,
@@ -88,10 +88,10 @@ impl Loaded {
     }
 }
 
-/// Begins to answer for the names of others.
+/// Starts the upstream server for external names.
 ///
 /// # Errors
-/// When nobody can listen.
+/// When the address cannot be bound.
 pub fn open_upstream() -> anyhow::Result<()> {
     upstream::open(UPSTREAM)
 }
@@ -137,7 +137,7 @@ impl One<'_> {
         let last = self.size.services - 1;
         let wanted = (self.contender.kind != Kind::Echo).then(|| objects::addresses(self.size, last));
         let sentry = ask::post(LISTEN, &objects::full_name(last), wanted.clone(), LOOK).await?;
-        ensure!(!sentry.has_seen(), "somebody answers at {LISTEN} already");
+        ensure!(!sentry.has_seen(), "another server answers at {LISTEN} already");
         let begun = Instant::now();
         let mut process = self.contender.start(self.home)?;
         while !sentry.has_seen() {
@@ -155,7 +155,7 @@ impl One<'_> {
         Ok(process)
     }
 
-    /// One kind of traffic: first as much as it can take, then at a rate at which nobody is busy.
+    /// One kind of traffic: first at maximum throughput, then at a rate at which no server is saturated.
     fn questions(&self, mix: Mix, process: &Process, figures: &mut Figures) -> anyhow::Result<()> {
         let (perf, questions, mix) = (&self.plan.perf, mix.write(self.size, self.home)?, mix.key());
         perf.once(LISTEN, &questions.path)?;
@@ -199,7 +199,7 @@ impl One<'_> {
     }
 }
 
-/// Asks for every Service. The moment the last one that was not right at first became so, if there was one.
+/// Queries every Service. Returns the time at which the last one that was wrong at first became correct, if there was one.
 fn sweep(size: Size) -> anyhow::Result<Option<Instant>> {
     let (mut asker, deadline, mut late) = (Asker::new(LISTEN)?, Instant::now() + TIMEOUT, None);
     for number in 0..size.services {

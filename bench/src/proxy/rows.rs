@@ -36,7 +36,7 @@ fn of_size(size: Size) -> Vec<Row> {
         line("join_after_p50_ms", "  write answered to connection led there, p50 (ms)"),
         line("join_after_p99_ms", "  write answered to connection led there, p99 (ms)"),
         line("join_cpu_us", "  processor time for one change (µs)"),
-        line("outgrow_p50_ms", "six join, as many as nobody else has, write sent to connection, p50 (ms)"),
+        line("outgrow_p50_ms", "six join, as many as no other Service has, write sent to connection, p50 (ms)"),
         line("outgrow_p99_ms", "  p99 (ms)"),
         line("outgrow_after_p50_ms", "  write answered to connection led there, p50 (ms)"),
         line("outgrow_cpu_us", "  processor time for one change (µs)"),

@@ -56,9 +56,9 @@ pub fn begin(
     let spec: ShimSpec = files::get(&instance.join(SPEC_FILE)).ok_or_else(gone)?;
     let begun = running(instance).ok_or_else(gone)?;
     let who = begun.process();
-    let doors = spec.doors();
+    let groups = spec.procs_files();
     let program_inside = Program { words: words.to_vec(), terminal, ..spec.program };
-    let entry = Entry { who: (who.pid, who.began), groups: doors, program: program_inside };
+    let entry = Entry { who: (who.pid, who.began), groups, program: program_inside };
     let file = instance.join(format!("exec-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)));
     files::put(&file, &entry)?;
     Spawned::begin(program, &[OsStr::new("shim"), OsStr::new("exec"), file.as_ref()], streams)

@@ -11,6 +11,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// The directory of the writable layer, below that of an instance.
+pub const WRITABLE_LAYER: &str = "upper";
+
 /// The agent's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentDir(PathBuf);
@@ -123,6 +126,12 @@ impl PodDir {
     #[must_use]
     pub fn instance(&self, name: &str, number: u32) -> PathBuf {
         self.container(name).join(number.to_string())
+    }
+
+    /// The writable layer of an instance: files that the container changed in its image.
+    #[must_use]
+    pub fn writable_layer(&self, name: &str, number: u32) -> PathBuf {
+        self.instance(name, number).join(WRITABLE_LAYER)
     }
 
     /// The log file of an instance.

@@ -5,10 +5,11 @@
 //!
 //! ```text
 //! sandbox ─▶ init containers, one after the other (sidecars keep running) ─▶ containers ─▶ exit: restart policy and backoff
-//!    └────────────── deletion, deadline: stop containers, then sidecars; remove the sandbox, then the object
+//!    └────────────── deletion, deadline, eviction: stop containers, then sidecars; remove the sandbox, then the object
 //! ```
 
 pub mod backoff;
+pub mod eviction;
 pub mod spec;
 mod status;
 #[cfg(test)]
@@ -53,6 +54,8 @@ pub struct Decision {
     pub status: Value,
     /// When to reconcile again without an event.
     pub requeue_at: Option<Timestamp>,
+    /// Why the Pod is evicted, if it is.
+    pub evicted: Option<String>,
 }
 
 /// Reconciles a Pod.
@@ -63,14 +66,22 @@ pub fn decide(pod: &Value, facts: &Facts, now: Timestamp) -> Decision {
     let overdue = planner.overdue(pod);
     let finished = spec.is_finished(facts) || matches!(pod.text("status.phase"), "Succeeded" | "Failed");
     let terminating = facts.deleted || pod.has("metadata.deletionTimestamp");
-    if terminating || overdue || finished {
-        planner.end(pod, terminating);
+    let ends = terminating || overdue || finished;
+    let evicted = match &facts.evicted {
+        None if !ends => eviction::message(pod, &facts.storage),
+        decided => decided.clone(),
+    };
+    if ends || evicted.is_some() {
+        let grace = spec.grace(pod, facts.deleted);
+        let grace = if evicted.is_some() { grace.min(eviction::GRACE) } else { grace };
+        planner.end(grace, terminating);
     } else {
         planner.run();
     }
     let Planner { steps, requeue_at, .. } = planner;
-    let status = status::status(pod, &spec, facts, &status::Context { now, overdue });
-    Decision { steps, status, requeue_at }
+    let context = status::Context { now, overdue, evicted: evicted.as_deref() };
+    let status = status::status(pod, &spec, facts, &context);
+    Decision { steps, status, requeue_at, evicted }
 }
 
 struct Planner<'a> {
@@ -176,8 +187,7 @@ impl<'a> Planner<'a> {
 
     // === ending ===
 
-    fn end(&mut self, pod: &Value, terminating: bool) {
-        let grace = self.spec.grace(pod, self.facts.deleted);
+    fn end(&mut self, grace: u32, terminating: bool) {
         let alive = |role: fn(Role) -> bool| {
             let parts = self.spec.parts.iter().filter(move |part| role(part.role));
             parts.filter(|part| self.container(part.name).is_some_and(Container::is_alive)).map(|part| part.name)

@@ -19,6 +19,27 @@ pub struct Facts {
     pub started: Option<Timestamp>,
     /// Whether the Pod object was deleted.
     pub deleted: bool,
+    /// Its ephemeral storage, as last measured.
+    pub storage: StorageUsage,
+    /// The message of its eviction, once it was decided: it is final, even if usage decreases before the status is written.
+    pub evicted: Option<String>,
+}
+
+/// Ephemeral storage in use, in bytes. What was not measured is missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StorageUsage {
+    /// emptyDir volumes on disk.
+    pub volumes: BTreeMap<String, u64>,
+    /// Writable layer and logs of each container.
+    pub containers: BTreeMap<String, u64>,
+}
+
+impl StorageUsage {
+    /// The usage of the Pod.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.volumes.values().chain(self.containers.values()).fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
 }
 
 /// The sandbox of a Pod: network namespace and whatever else its containers share.

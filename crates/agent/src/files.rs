@@ -46,6 +46,18 @@ pub fn read_untrusted(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     regular(openat(CWD, path, CAREFULLY | OFlags::NOFOLLOW, Mode::empty())?.into(), limit)
 }
 
+/// Opens a regular file for reading.
+///
+/// # Errors
+/// When it cannot be opened, or is not a regular file: a link, a FIFO, a device.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file: File = openat(CWD, path, CAREFULLY | OFlags::NOFOLLOW, Mode::empty())?.into();
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(not_regular()),
+    }
+}
+
 /// Reads a file of an image; links are resolved inside the image root. A file longer than `limit` is an error, because a truncated passwd file
 /// could change its meaning.
 ///
@@ -75,11 +87,15 @@ fn read_whole(root: &Path, path: &Path, limit: usize, how: ResolveFlags) -> io::
 
 fn regular(file: File, limit: usize) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        return Err(not_regular());
     }
     let mut out = Vec::new();
     file.take(limit as u64).read_to_end(&mut out)?;
     Ok(out)
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
 /// Reads the last `limit` bytes of a trusted file.

@@ -2,6 +2,7 @@
 
 mod attach;
 mod exec;
+mod log_files;
 mod logs;
 
 use std::path::PathBuf;
@@ -12,12 +13,15 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
+use self::log_files::PodLogs;
 use crate::adapters;
 use crate::command;
 use crate::data_dir::PodDir;
 use crate::files;
 use crate::machine::Machine;
-use crate::workloads::{Attach, ContainerId, Exec, LogOptions, LogReader, PodId, Refusal, Running, Workloads};
+use crate::workloads::{
+    Attach, ContainerId, Exec, LogFiles, LogOptions, LogReader, PodId, Refusal, Running, Workloads,
+};
 
 impl Machine {
     /// Directory and object of a running Pod.
@@ -120,6 +124,20 @@ impl Workloads for Machine {
             TcpStream::from_std(stream).map_err(|error| failed(&error))
         }
         .boxed()
+    }
+
+    fn log_files<'a>(&'a self, path: &'a [String]) -> BoxFuture<'a, Option<LogFiles>> {
+        async move {
+            let pods: Vec<PodLogs> =
+                self.pods.lock().values().map(|slot| PodLogs::of(&slot.pod, self.dir.pod(&slot.uid))).collect();
+            let path = path.to_vec();
+            tokio::task::spawn_blocking(move || log_files::find(&pods, &path)).await.ok().flatten()
+        }
+        .boxed()
+    }
+
+    fn metrics(&self) -> String {
+        self.metrics.text() + "# EOF\n"
     }
 
     fn pods(&self) -> Value {

@@ -40,6 +40,7 @@ mod seccomp;
 pub mod serve;
 pub mod settings;
 pub mod shim;
+pub mod storage;
 pub mod streams;
 pub mod volumes;
 pub mod workloads;

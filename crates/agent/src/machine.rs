@@ -64,8 +64,8 @@ pub struct Machine {
     pub object_watches: ObjectWatches,
     /// Services by `namespace/name`.
     pub services: Mutex<BTreeMap<String, ServiceInfo>>,
-    /// hostPorts by Pod UID.
-    pub host_ports: Mutex<BTreeMap<String, Vec<HostPort>>>,
+    /// hostPorts by creation time and UID of their Pods: of two Pods with the same port, the older one keeps it.
+    pub host_ports: Mutex<BTreeMap<(String, String), Vec<HostPort>>>,
     /// Adopted Pods.
     pub adopted: Mutex<BTreeMap<PodId, Arc<Value>>>,
     /// Pods that this agent runs.
@@ -73,12 +73,14 @@ pub struct Machine {
 }
 
 /// A hostPort: traffic to a port of the node is translated to a port of a Pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPort {
     /// The IP protocol number.
     pub protocol: u8,
     /// The port of the node.
     pub host_port: u16,
+    /// `hostIP`: the only address of the node with this port. `None` for all.
+    pub at: Option<IpAddr>,
     /// The Pod IP.
     pub to: IpAddr,
     /// The container port.
@@ -86,7 +88,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// The hostPorts of a Pod, once per Pod IP.
+    /// The hostPorts of a Pod, once per Pod IP. A `hostIP` leads only to a Pod IP of its family.
     #[must_use]
     pub fn of(pod: &Value, addresses: &[IpAddr]) -> Vec<Self> {
         let number = |port: &Value, field: &str| u16::try_from(port.int(field)).ok().filter(|port| *port > 0);
@@ -97,11 +99,14 @@ impl HostPort {
                 "SCTP" => 132,
                 _ => 6,
             };
-            Some((protocol, number(port, "hostPort")?, number(port, "containerPort")?))
+            let at: Option<IpAddr> = port.text("hostIP").parse().ok();
+            Some((protocol, number(port, "hostPort")?, at, number(port, "containerPort")?))
         });
         wanted
-            .flat_map(|(protocol, host_port, port)| {
-                addresses.iter().map(move |to| Self { protocol, host_port, to: *to, port })
+            .flat_map(|(protocol, host_port, at, port)| {
+                let fitting = addresses.iter().filter(move |to| at.is_none_or(|at| at.is_ipv4() == to.is_ipv4()));
+                let at = at.filter(|at| !at.is_unspecified());
+                fitting.map(move |to| Self { protocol, host_port, at, to: *to, port })
             })
             .collect()
     }

@@ -10,6 +10,7 @@ pub mod image;
 pub mod start;
 mod state;
 mod stop;
+mod storage;
 mod termination;
 pub mod watch;
 
@@ -29,7 +30,7 @@ use tracing::Instrument as _;
 
 use crate::api as requests;
 use crate::data_dir::PodDir;
-use crate::decide::{self, Step, backoff, decide, spec::Spec};
+use crate::decide::{self, Step, backoff, decide, eviction, spec::Spec};
 use crate::facts::{Container, Facts, Sandbox, State, Termination};
 use crate::machine::Machine;
 use crate::metrics::Operation;
@@ -106,6 +107,7 @@ impl Worker {
         let mut refresh = tokio::time::interval(VOLUME_RESYNC);
         refresh.reset();
         self.watch_objects();
+        self.watch_storage();
         loop {
             let span = tracing::error_span!("sync_pod", pod = self.key());
             let Some(requeue_after) = self.sync().instrument(span).await else { return };
@@ -130,6 +132,10 @@ impl Worker {
         let (now, started) = (Timestamp::now(), Instant::now());
         self.facts.started.get_or_insert(now);
         let decision = decide(&self.pod, &self.facts, now);
+        if let Some(message) = decision.evicted.as_ref().filter(|_| self.facts.evicted.is_none()) {
+            self.record(None, false, eviction::REASON, message.clone());
+            self.facts.evicted = Some(message.clone());
+        }
         if self.facts.deleted || self.pod.has("metadata.deletionTimestamp") {
             self.terminating.send_replace(true);
         }
@@ -310,6 +316,7 @@ impl Worker {
             PodEvent::Exited(name, number, exited) => self.exited(&name, number, &exited),
             PodEvent::PostStartDone(name, number, result) => self.post_start_done(&name, number, &result),
             PodEvent::ProbeResult(name, number, outcome) => self.probe_result(&name, number, outcome),
+            PodEvent::StorageMeasured(usage) => self.facts.storage = usage,
             PodEvent::RefreshVolumes => self.refresh_volumes(),
             PodEvent::Resync => {}
         }
@@ -350,7 +357,8 @@ impl Worker {
         let (code, waits) = (exited.code, container.backoff);
         self.save_state(name);
         let spec = Spec::read(&self.pod);
-        let terminating = self.facts.deleted || self.pod.has("metadata.deletionTimestamp");
+        let evicted = self.facts.evicted.is_some();
+        let terminating = evicted || self.facts.deleted || self.pod.has("metadata.deletionTimestamp");
         if waits > 0 && spec.restarts(name, code) && !terminating {
             let message = format!("Back-off restarting failed container {name} in pod {}", self.key_with_uid());
             self.record(Some(name), false, "BackOff", message);

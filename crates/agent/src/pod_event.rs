@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::container_error::ContainerError;
+use crate::facts::StorageUsage;
 use crate::probes::ProbeOutcome;
 use crate::probes::run::ProbeError;
 use crate::sandbox_error::SandboxError;
@@ -32,6 +33,8 @@ pub enum PodEvent {
     PostStartDone(String, u32, Result<(), ProbeError>),
     /// A probe of an instance changed its result.
     ProbeResult(String, u32, ProbeOutcome),
+    /// The ephemeral storage was measured.
+    StorageMeasured(StorageUsage),
     /// A ConfigMap or Secret that the Pod mounts changed.
     RefreshVolumes,
     /// Reconcile without another change.

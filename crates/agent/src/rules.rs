@@ -1,6 +1,6 @@
 //! nftables rules of the node's Pods: masquerading of traffic that leaves the cluster, and hostPorts.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ const TABLE: &str = "waypost-pods";
 /// Traffic to a hostPort of this node is translated to the Pod.
 pub(crate) fn sync(machine: &Machine) -> io::Result<()> {
     let (own, cluster) = (machine.ranges.borrow().clone(), &machine.settings.cluster);
-    let host_ports: BTreeSet<HostPort> = machine.host_ports.lock().values().flatten().copied().collect();
+    let host_ports: Vec<HostPort> = machine.host_ports.lock().values().flatten().copied().collect();
     let mut nft = kernel::nft::linux::Linux::open().map_err(io::Error::other)?;
     let mut batch = Batch::default();
     for family in Family::ALL {
@@ -37,7 +37,7 @@ pub(crate) fn sync(machine: &Machine) -> io::Result<()> {
     nft.apply(&batch).map_err(io::Error::other)
 }
 
-fn table(batch: &mut Batch, family: Family, pods: &[IpNet], cluster: &[IpNet], host_ports: &BTreeSet<HostPort>) {
+fn table(batch: &mut Batch, family: Family, pods: &[IpNet], cluster: &[IpNet], host_ports: &[HostPort]) {
     let name = || TABLE.into();
     let set = Set { key: vec![Type::Address], interval: true, ..Set::default() };
     let out = vec![
@@ -55,32 +55,64 @@ fn table(batch: &mut Batch, family: Family, pods: &[IpNet], cluster: &[IpNet], h
         Change::AddChain(family, name(), "postrouting".into(), nat(Hook::Postrouting, 100)),
         Change::AddRules(family, name(), "postrouting".into(), vec![out]),
     ]);
-    let own = host_ports.iter().filter(|port| Family::of(port.to) == family);
-    let elements: Vec<(Key, Data)> = own
-        .map(|mapping| {
-            let key = Key::new(&[Part::Protocol(mapping.protocol), Part::Port(mapping.host_port)]);
-            (key, Data::data(&[Part::Address(mapping.to), Part::Port(mapping.port)]))
-        })
-        .collect();
-    if elements.is_empty() {
-        return;
+    host_port_maps(batch, family, host_ports);
+}
+
+/// The maps of hostPorts, each with its lookup: the ports of one address come before those of all.
+///
+/// Those of a loopback address are looked up for packets of this machine only: a neighbour could send packets to such an address, which the
+/// kernel would drop only if they still had it when they are routed.
+fn host_port_maps(batch: &mut Batch, family: Family, host_ports: &[HostPort]) {
+    let own = || host_ports.iter().filter(|port| Family::of(port.to) == family);
+    let is_loopback = |port: &&HostPort| port.at.is_some_and(|at| at.is_loopback());
+    let maps = [
+        ("loopback-host-ports", elements_of(own().filter(is_loopback))),
+        ("address-host-ports", elements_of(own().filter(|port| port.at.is_some() && !is_loopback(port)))),
+        ("host-ports", elements_of(own().filter(|port| port.at.is_none()))),
+    ];
+    let (mut prerouting, mut output) = (Vec::new(), Vec::new());
+    for (name, elements) in maps.into_iter().filter(|(_, elements)| !elements.is_empty()) {
+        let mut key = vec![Field::Protocol, Field::DestinationPort];
+        if name != "host-ports" {
+            key.insert(0, Field::Destination);
+        }
+        let value = SetValue::Data(vec![Type::Address, Type::Port]);
+        let map = Set { key: key.iter().map(|field| field.kind()).collect(), value, ..Set::default() };
+        let rule = vec![Statement::LocalDestination, Statement::Translate { key, map: name.into() }];
+        if name != "loopback-host-ports" {
+            prerouting.push(rule.clone());
+        }
+        output.push(rule);
+        batch.changes.extend([
+            Change::AddSet(family, TABLE.into(), name.into(), map),
+            Change::AddElements(family, TABLE.into(), name.into(), elements),
+        ]);
     }
-    let map = Set {
-        key: vec![Type::Protocol, Type::Port],
-        value: SetValue::Data(vec![Type::Address, Type::Port]),
-        ..Set::default()
+    for (name, hook, rules) in [("prerouting", Hook::Prerouting, prerouting), ("output", Hook::Output, output)] {
+        if !rules.is_empty() {
+            // After the Service rules: node ports take precedence.
+            let base = Base { kind: BaseKind::Nat, hook, priority: -90 };
+            batch.changes.extend([
+                Change::AddChain(family, TABLE.into(), name.into(), Some(base)),
+                Change::AddRules(family, TABLE.into(), name.into(), rules),
+            ]);
+        }
+    }
+}
+
+/// The elements of a map. If several Pods request the same port of an address, one gets it: the kernel rejects duplicates with the whole batch.
+fn elements_of<'a>(host_ports: impl Iterator<Item = &'a HostPort>) -> Vec<(Key, Data)> {
+    let mut out: BTreeMap<_, Data> = BTreeMap::new();
+    for mapping in host_ports {
+        let data = || Data::data(&[Part::Address(mapping.to), Part::Port(mapping.port)]);
+        out.entry((mapping.at, mapping.protocol, mapping.host_port)).or_insert_with(data);
+    }
+    let key = |(at, protocol, port): (Option<IpAddr>, u8, u16)| {
+        let parts: Vec<Part> =
+            at.map(Part::Address).into_iter().chain([Part::Protocol(protocol), Part::Port(port)]).collect();
+        Key::new(&parts)
     };
-    let key = vec![Field::Protocol, Field::DestinationPort];
-    let into = vec![Statement::LocalDestination, Statement::Translate { key, map: "doors".into() }];
-    batch.changes.extend([
-        Change::AddSet(family, name(), "doors".into(), map),
-        Change::AddElements(family, name(), "doors".into(), elements),
-        // After the Service rules: node ports take precedence.
-        Change::AddChain(family, name(), "prerouting".into(), nat(Hook::Prerouting, -90)),
-        Change::AddRules(family, name(), "prerouting".into(), vec![into.clone()]),
-        Change::AddChain(family, name(), "output".into(), nat(Hook::Output, -90)),
-        Change::AddRules(family, name(), "output".into(), vec![into]),
-    ]);
+    out.into_iter().map(|(at, data)| (key(at), data)).collect()
 }
 
 /// The union of the CIDRs without overlaps.
@@ -112,4 +144,68 @@ pub fn remove_table() -> io::Result<bool> {
         nft.apply(&batch).map_err(io::Error::other)?;
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The number of rules by chain, and the elements by map.
+    type Written = (BTreeMap<String, usize>, BTreeMap<String, Vec<(Key, Data)>>);
+
+    /// The rules of a hook and the elements of a map, after the hostPorts of these Pods were written.
+    fn written(pods: &[(serde_json::Value, &str)]) -> Written {
+        let of = |(ports, to): &(serde_json::Value, &str)| {
+            let pod = json!({"spec": {"containers": [{"ports": ports}]}});
+            HostPort::of(&pod, &[to.parse().expect("an address"), "fd00::7".parse().expect("an address")])
+        };
+        let mut batch = Batch::default();
+        host_port_maps(&mut batch, Family::Ip, &pods.iter().flat_map(of).collect::<Vec<_>>());
+        let (mut rules, mut elements) = (BTreeMap::new(), BTreeMap::new());
+        for change in batch.changes {
+            match change {
+                Change::AddRules(_, _, chain, list) => drop(rules.insert(chain.to_string(), list.len())),
+                Change::AddElements(_, _, map, list) => drop(elements.insert(map.to_string(), list)),
+                _ => {}
+            }
+        }
+        (rules, elements)
+    }
+
+    fn element(at: Option<&str>, protocol: u8, port: u16, to: &str) -> (Key, Data) {
+        let address = |text: &str| Part::Address(text.parse().expect("an address"));
+        let key: Vec<Part> = at.map(address).into_iter().chain([Part::Protocol(protocol), Part::Port(port)]).collect();
+        (Key::new(&key), Data::data(&[address(to), Part::Port(8080)]))
+    }
+
+    #[test]
+    fn a_port_may_be_that_of_one_address() {
+        let port = |at: &str, protocol: &str| json!([{"containerPort": 8080, "hostPort": 80, "hostIP": at, "protocol": protocol}]);
+        let (rules, elements) = written(&[
+            (port("127.0.0.1", "TCP"), "10.0.0.1"),
+            (port("192.0.2.1", "TCP"), "10.0.0.2"),
+            (port("192.0.2.1", "UDP"), "10.0.0.3"),
+            (port("0.0.0.0", "TCP"), "10.0.0.4"),
+            (port("2001:db8::1", "TCP"), "10.0.0.5"),
+        ]);
+        assert_eq!(elements["loopback-host-ports"], [element(Some("127.0.0.1"), 6, 80, "10.0.0.1")]);
+        let addressed = [element(Some("192.0.2.1"), 6, 80, "10.0.0.2"), element(Some("192.0.2.1"), 17, 80, "10.0.0.3")];
+        assert_eq!(elements["address-host-ports"], addressed);
+        assert_eq!(elements["host-ports"], [element(None, 6, 80, "10.0.0.4")]);
+        assert_eq!(
+            rules,
+            [("output".to_owned(), 3), ("prerouting".to_owned(), 2)].into(),
+            "loopback is not open to neighbours"
+        );
+    }
+
+    #[test]
+    fn of_two_pods_with_one_port_the_first_has_it() {
+        let port = || json!([{"containerPort": 8080, "hostPort": 80}]);
+        let (_, elements) = written(&[(port(), "10.0.0.2"), (port(), "10.0.0.1")]);
+        assert_eq!(elements["host-ports"], [element(None, 6, 80, "10.0.0.2")]);
+        assert_eq!(written(&[]), (BTreeMap::new(), BTreeMap::new()));
+    }
 }

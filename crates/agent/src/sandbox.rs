@@ -165,14 +165,15 @@ fn network(machine: &Machine, uid: &str, dir: &PodDir) -> Result<(Vec<IpAddr>, [
 /// # Errors
 /// When the rules cannot be written.
 pub fn sync_host_ports(machine: &Machine, pod: &Value, addresses: &[IpAddr]) -> Result<(), SandboxError> {
-    let doors = if pod.flag("spec.hostNetwork") { Vec::new() } else { HostPort::of(pod, addresses) };
+    let host_ports = if pod.flag("spec.hostNetwork") { Vec::new() } else { HostPort::of(pod, addresses) };
+    let key = (pod.text("metadata.creationTimestamp").to_owned(), pod.text("metadata.uid").to_owned());
     let mut all = machine.host_ports.lock();
-    let before = match doors.is_empty() {
-        true => all.remove(pod.text("metadata.uid")),
-        false => all.insert(pod.text("metadata.uid").to_owned(), doors.clone()),
+    let before = match host_ports.is_empty() {
+        true => all.remove(&key),
+        false => all.insert(key, host_ports.clone()),
     };
     drop(all);
-    if before.unwrap_or_default() == doors {
+    if before.unwrap_or_default() == host_ports {
         return Ok(());
     }
     rules::sync(machine).map_err(failed("writing hostPort rules"))

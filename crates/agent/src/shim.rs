@@ -255,7 +255,7 @@ impl ShimSpec {
             network: network.clone(),
             host_name: host_name.clone(),
             view,
-            groups: self.doors(),
+            groups: self.procs_files(),
             oom_score: self.oom_score,
             streams,
         })
@@ -263,7 +263,7 @@ impl ShimSpec {
 
     /// The `cgroup.procs` files of its control group.
     #[must_use]
-    pub fn doors(&self) -> Vec<PathBuf> {
+    pub fn procs_files(&self) -> Vec<PathBuf> {
         kernel::cgroups::Cgroups::find().procs_files(&self.group)
     }
 }

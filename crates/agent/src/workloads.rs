@@ -26,6 +26,12 @@ pub trait Workloads: Send + Sync + 'static {
     /// Connects to a port on the loopback of a Pod's network namespace: 127.0.0.1, then ::1.
     fn dial<'a>(&'a self, pod: &'a PodId, port: u16) -> BoxFuture<'a, Result<TcpStream, Refusal>>;
 
+    /// A directory or file of the logs of this node (`pods/NAMESPACE_NAME_UID/CONTAINER/N.log`); `None` when there is none at this path.
+    fn log_files<'a>(&'a self, path: &'a [String]) -> BoxFuture<'a, Option<LogFiles>>;
+
+    /// Prometheus metrics of the agent, in the text format of OpenMetrics.
+    fn metrics(&self) -> String;
+
     /// The Pods of this node, a v1.PodList.
     fn pods(&self) -> serde_json::Value;
 }
@@ -61,6 +67,14 @@ pub struct LogOptions {
     pub timestamps: bool,
     /// The log of the previous instance.
     pub previous: bool,
+}
+
+/// A directory or file of logs.
+pub enum LogFiles {
+    /// The names in a directory; those of directories end with a slash.
+    Directory(Vec<String>),
+    /// The content of a file.
+    File(LogReader),
 }
 
 /// The content of a log.

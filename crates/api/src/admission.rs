@@ -17,6 +17,8 @@ pub enum Plugin {
     NodeRestriction,
     /// Pods do only what the labels of their Namespace allow.
     PodSecurity,
+    /// Pods get the priority of their PriorityClass.
+    Priority,
     /// Namespaces use no more than their ResourceQuotas say.
     ResourceQuota,
     /// Pods have a ServiceAccount, and its token.
@@ -27,11 +29,12 @@ pub enum Plugin {
     ValidatingAdmissionWebhook,
 }
 
-const ALL: [Plugin; 8] = [
+const ALL: [Plugin; 9] = [
     Plugin::LimitRanger,
     Plugin::MutatingAdmissionWebhook,
     Plugin::NodeRestriction,
     Plugin::PodSecurity,
+    Plugin::Priority,
     Plugin::ResourceQuota,
     Plugin::ServiceAccount,
     Plugin::ValidatingAdmissionPolicy,
@@ -47,6 +50,7 @@ impl Plugin {
             Self::MutatingAdmissionWebhook => "MutatingAdmissionWebhook",
             Self::NodeRestriction => "NodeRestriction",
             Self::PodSecurity => "PodSecurity",
+            Self::Priority => "Priority",
             Self::ResourceQuota => "ResourceQuota",
             Self::ServiceAccount => "ServiceAccount",
             Self::ValidatingAdmissionPolicy => "ValidatingAdmissionPolicy",
@@ -95,7 +99,7 @@ impl Plugins {
     }
 }
 
-/// What admission says besides yes and no.
+/// Warnings and audit annotations of an admission decision.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Notes {
     /// Texts of Warning headers.
@@ -111,7 +115,7 @@ mod tests {
     #[test]
     fn plugins_are_switched_by_name() {
         assert_eq!("ServiceAccount".parse(), Ok(Plugin::ServiceAccount));
-        assert!("Frob".parse::<Plugin>().is_err_and(|why| why.contains("PodSecurity, ResourceQuota, ServiceAccount")));
+        assert!("Frob".parse::<Plugin>().is_err_and(|why| why.contains("PodSecurity, Priority, ResourceQuota")));
         assert!(Plugins::default().has(Plugin::ServiceAccount) && !Plugins::none().has(Plugin::ServiceAccount));
         let off = Plugins::new(&[], &[Plugin::ServiceAccount]);
         assert!(!off.has(Plugin::ServiceAccount) && off.has(Plugin::NodeRestriction));

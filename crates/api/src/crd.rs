@@ -7,6 +7,7 @@
 pub mod approval;
 pub mod columns;
 pub mod condition;
+pub mod conversion;
 pub mod delete;
 pub mod jsonpath;
 pub mod names;

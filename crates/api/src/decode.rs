@@ -1,11 +1,11 @@
-//! JSON becomes a typed value.
+//! Decodes JSON into typed values.
 //!
 //! In: the bytes of a request, or a value that a patch or YAML made. Out: a value that has exactly the fields and types
-//! of its schema, and what a strict client wants to hear about (unknown and duplicate fields, in the order of the
-//! document). The schema is walked while the bytes are parsed: that is the only moment at which order and duplicates
-//! are known, and it saves building what is thrown away.
+//! of its schema, and the warnings of strict decoding (unknown and duplicate fields, in the order of the document). The
+//! schema is applied while the bytes are parsed: only then are order and duplicates known, and nothing is built that is
+//! dropped later.
 //!
-//! Two kinds of errors are distinguished as in the original: text that is no JSON ([`JsonError`]), and JSON of the
+//! Two kinds of errors are distinguished as in kube-apiserver: text that is no JSON ([`JsonError`]), and JSON of the
 //! wrong shape ([`TypeError`]).
 
 mod gotype;
@@ -23,6 +23,7 @@ use std::borrow::Cow;
 use serde::de::{DeserializeSeed as _, Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::field::FieldError;
 use crate::schema::TypeId;
 
 pub(crate) use gotype::alternative;
@@ -31,7 +32,7 @@ pub use prune::prune;
 /// How deep values may nest; as deep as the JSON parser goes.
 pub const MAX_DEPTH: usize = 127;
 
-/// How deep values that are skipped may nest, as in the original.
+/// How deep values that are skipped may nest, as in kube-apiserver.
 const SKIPPED_DEPTH: usize = 10_000;
 
 /// The text is no JSON.
@@ -44,6 +45,12 @@ pub struct JsonError(String);
 #[error("{0}")]
 pub struct TypeError(String);
 
+impl From<FieldError> for TypeError {
+    fn from(error: FieldError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// Why bytes did not become an object.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
@@ -55,7 +62,7 @@ pub enum DecodeError {
     Type(#[from] TypeError),
 }
 
-/// An object and what strict decoding says of it.
+/// An object and the warnings of strict decoding.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decoded {
     /// The object, without unknown fields and nulls.
@@ -64,12 +71,12 @@ pub struct Decoded {
     pub strict: Vec<String>,
 }
 
-/// What an object says it is.
+/// The `apiVersion` and `kind` of an object.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TypeMeta {
-    /// `discovery.k8s.io/v1`; empty when not said.
+    /// `discovery.k8s.io/v1`; empty when absent.
     pub api_version: String,
-    /// `EndpointSlice`; empty when not said.
+    /// `EndpointSlice`; empty when absent.
     pub kind: String,
 }
 
@@ -114,8 +121,8 @@ pub fn check(ty: TypeId, value: &mut Value) -> Result<Vec<String>, TypeError> {
     Ok(strict)
 }
 
-/// Parses any JSON, such as a patch. The second part tells of fields that were given more than once
-/// (`duplicate field "spec.type"`); the last one wins.
+/// Parses any JSON, such as a patch. The second part lists fields that were given more than once (`duplicate field
+/// "spec.type"`); the last one wins.
 ///
 /// # Errors
 /// When the text is no JSON.
@@ -146,7 +153,7 @@ fn check_depth(bytes: &[u8]) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// The original reads bytes that are no UTF-8 as replacement characters.
+/// kube-apiserver decodes invalid UTF-8 as replacement characters.
 fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
@@ -155,7 +162,7 @@ fn syntax_error(text: &str, error: &serde_json::Error) -> JsonError {
     if error.to_string().starts_with("recursion limit") {
         return JsonError("exceeded max depth".to_owned());
     }
-    // Both parsers disagree only about lone surrogates and numbers beyond float64.
+    // The parsers disagree only about lone surrogates and numbers beyond float64.
     JsonError(syntax::explain(text).unwrap_or_else(|| error.to_string()))
 }
 
@@ -232,7 +239,7 @@ fn no_header(what: &str) -> Result<TypeMeta, String> {
     ))
 }
 
-/// What stops a walk early; the reason is kept beside.
+/// What stops a walk early; the reason is stored separately.
 fn stop<E: serde::de::Error>() -> E {
     E::custom("stopped")
 }

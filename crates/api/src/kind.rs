@@ -1,8 +1,8 @@
-//! What the server knows of a kind, and the rules a kind may bring.
+//! The definition of a kind for the server, and the rules a kind may have.
 //!
 //! A kind is one file in [`crate::kinds`] and one line in its table: a [`Kind`] (names, scope, verbs, where it is
-//! stored, what selectors may ask) and a [`Rules`] implementation (defaults, preparation, validation, warnings). The
-//! verbs in the server are the same for all kinds; whatever is particular stands behind these hooks.
+//! stored, selectable fields) and a [`Rules`] implementation (defaults, preparation, validation, warnings). The verbs
+//! in the server are the same for all kinds; everything specific to a kind is behind these hooks.
 
 mod typed;
 
@@ -51,7 +51,7 @@ pub struct Kind {
     pub unconditional_update: bool,
     /// DELETE answers with the object, not with a Status.
     pub delete_returns_object: bool,
-    /// `metadata.generation` is kept.
+    /// `metadata.generation` is maintained.
     pub generation: bool,
     /// How long objects live, in seconds.
     pub ttl: Option<u64>,
@@ -63,7 +63,7 @@ pub struct Kind {
     pub rules: &'static dyn Rules,
 }
 
-/// A part of an object with a URL of its own.
+/// A part of an object with its own URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subresource {
     /// `status`.
@@ -190,6 +190,16 @@ pub trait Rules: Sync {
         false
     }
 
+    /// Whether a deletion without a propagation policy orphans dependents.
+    fn orphans_dependents(&self) -> bool {
+        self.orphan_warning().is_some()
+    }
+
+    /// The warning about a deletion that orphans dependents because it has no propagation policy.
+    fn orphan_warning(&self) -> Option<&'static str> {
+        None
+    }
+
     /// How many seconds an object may take to go after it was deleted.
     fn grace_period(&self, _object: &Value, _asked: Option<i64>) -> i64 {
         0
@@ -256,7 +266,7 @@ pub fn keep_status(new: &mut Value, old: &Value) {
 }
 
 impl Kind {
-    /// What most kinds have in common, so that each says only where it differs: namespaced, of `v1`, with all verbs.
+    /// Defaults shared by most kinds, so that each overrides only what differs: namespaced, of `v1`, with all verbs.
     #[must_use]
     pub const fn common(rules: &'static dyn Rules) -> Self {
         Self {
@@ -329,7 +339,7 @@ impl Kind {
     #[must_use]
     pub fn facts(&self, object: &Value) -> Facts {
         let mut facts = labels_of(object);
-        if self.rules.definition().is_none() {
+        if !self.is_custom() {
             facts.fields = self.selectable.iter().map(|field| (field.value)(object).into_boxed_str()).collect();
         }
         facts

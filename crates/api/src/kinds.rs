@@ -10,6 +10,7 @@ mod common;
 pub mod configmap;
 pub mod controllerrevision;
 pub mod customresourcedefinition;
+pub mod daemonset;
 pub mod deployment;
 pub mod endpoints;
 pub mod endpointslice;
@@ -19,11 +20,14 @@ pub mod ingress;
 pub mod ingressclass;
 pub mod ipaddress;
 pub mod ippool;
+pub mod job;
 pub mod lease;
 pub mod limitrange;
 pub mod namespace;
 pub mod node;
 pub mod pod;
+pub mod poddisruptionbudget;
+pub mod priorityclass;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod resourcequota;
@@ -36,13 +40,14 @@ pub mod service;
 pub mod serviceaccount;
 pub mod servicecidr;
 pub mod statefulset;
+pub mod stored;
 #[cfg(test)]
 pub(crate) mod testing;
 mod workload;
 
 use crate::kind::Kind;
 
-/// Every kind the server knows.
+/// All kinds of the server.
 pub static KINDS: &[&Kind] = &[
     &binding::KIND,
     &configmap::KIND,
@@ -51,7 +56,10 @@ pub static KINDS: &[&Kind] = &[
     &limitrange::KIND,
     &namespace::KIND,
     &node::KIND,
+    &stored::persistentvolumeclaim::KIND,
+    &stored::persistentvolume::KIND,
     &pod::KIND,
+    &stored::podtemplate::KIND,
     &replicationcontroller::KIND,
     &resourcequota::KIND,
     &secret::KIND,
@@ -62,7 +70,9 @@ pub static KINDS: &[&Kind] = &[
     &admissionregistration::binding::KIND,
     &admissionregistration::webhooks::VALIDATING,
     &customresourcedefinition::KIND,
+    &stored::apiservice::KIND,
     &controllerrevision::KIND,
+    &daemonset::KIND,
     &deployment::KIND,
     &replicaset::KIND,
     &statefulset::KIND,
@@ -72,18 +82,33 @@ pub static KINDS: &[&Kind] = &[
     &reviews::SELF_SUBJECT_ACCESS_REVIEW,
     &reviews::SELF_SUBJECT_RULES_REVIEW,
     &reviews::SUBJECT_ACCESS_REVIEW,
+    &stored::horizontalpodautoscaler::V2,
+    &stored::horizontalpodautoscaler::V1,
+    &stored::cronjob::KIND,
+    &job::KIND,
     &certificatesigningrequest::KIND,
     &lease::KIND,
     &endpointslice::KIND,
     &events_event::KIND,
+    &stored::flowcontrol::FLOW_SCHEMA,
+    &stored::flowcontrol::PRIORITY_LEVEL,
     &ingressclass::KIND,
     &ingress::KIND,
     &ipaddress::KIND,
+    &stored::networkpolicy::KIND,
     &servicecidr::KIND,
+    &stored::runtimeclass::KIND,
+    &poddisruptionbudget::KIND,
     &rolebinding::CLUSTER_ROLE_BINDING,
     &role::CLUSTER_ROLE,
     &rolebinding::ROLE_BINDING,
     &role::ROLE,
+    &priorityclass::KIND,
+    &stored::storage::CSI_DRIVER,
+    &stored::storage::CSI_NODE,
+    &stored::storage::CSI_STORAGE_CAPACITY,
+    &stored::storage::STORAGE_CLASS,
+    &stored::storage::VOLUME_ATTACHMENT,
     &bgppeer::KIND,
     &ippool::KIND,
 ];
@@ -94,7 +119,7 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
     KINDS.iter().copied().find(|kind| kind.group == group && kind.version == version && kind.plural == plural)
 }
 
-/// The kind an object says it is.
+/// The kind that an object declares.
 #[must_use]
 pub fn find_kind(group: &str, version: &str, name: &str) -> Option<&'static Kind> {
     KINDS.iter().copied().find(|kind| kind.group == group && kind.version == version && kind.kind == name)

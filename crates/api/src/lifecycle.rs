@@ -1,8 +1,7 @@
-//! What happens to every object when it is made, changed and removed, whatever its kind.
+//! Creation, update and deletion of objects, independent of their kind.
 //!
-//! In: objects and what is asked of them; the time and the luck come from the caller. Out: the same objects with the
-//! metadata that the server keeps. The verbs and the controllers both go through here, so an object that a controller
-//! writes looks as if a client had sent it.
+//! In: objects and the requested operations; time and randomness come from the caller. Out: the same objects with the metadata that the
+//! server maintains. The verbs and the controllers share this code, so an object that a controller writes looks as if a client had sent it.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +13,7 @@ use crate::kind::Kind;
 use crate::options::Propagation;
 use crate::value::ValueExt as _;
 
-/// Characters of generated names: no vowels, so no words.
+/// Characters of generated names: no vowels, so that names form no words.
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// How many of them a generated name ends in.
 const SUFFIX_LENGTH: usize = 5;
@@ -31,15 +30,15 @@ pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A name that begins with `base` and ends in five characters that `pick` chooses: it answers a number below the one it
-/// is given. A long base is cut so that the name stays a label.
+/// A name that starts with `base` and ends in five characters that `pick` chooses: it returns a number below its argument. A long base is
+/// truncated so that the name stays a valid label.
 pub fn generate_name(base: &str, mut pick: impl FnMut(usize) -> usize) -> String {
     let mut name = base[..base.floor_char_boundary(PREFIX_LIMIT)].to_owned();
     name.extend((0..SUFFIX_LENGTH).map(|_| char::from(SUFFIX[pick(SUFFIX.len()) % SUFFIX.len()])));
     name
 }
 
-/// Sets the generation of a changed object: one more when its kind sees a new one, else as it was. What a client sent
+/// Sets the generation of a changed object: incremented when its kind has a new one, else unchanged. What a client sent
 /// there counts for nothing.
 pub fn set_generation(kind: &Kind, new: &mut Value, old: &Value) {
     if !kind.generation {
@@ -50,7 +49,7 @@ pub fn set_generation(kind: &Kind, new: &mut Value, old: &Value) {
     new.put("metadata.generation", old.int("metadata.generation") + step);
 }
 
-/// Leaves the generation as it was: nothing changed that an author wants.
+/// Keeps the generation: nothing changed that an author specifies.
 pub fn keep_generation(new: &mut Value, old: &Value) {
     match old.get("metadata").and_then(|metadata| metadata.get("generation")) {
         Some(generation) => new.put("metadata.generation", generation.clone()),
@@ -58,8 +57,8 @@ pub fn keep_generation(new: &mut Value, old: &Value) {
     }
 }
 
-/// Marks an object as deleted, with the finalizer that the propagation asks for. An object that is being deleted already
-/// keeps its mark, unless it now has less time to go.
+/// Marks an object as deleted, with the finalizer that the propagation policy requires. An object that is already being deleted keeps its
+/// mark, unless the grace period becomes shorter.
 pub fn mark_deleted(
     kind: &Kind,
     object: &mut Value,
@@ -81,6 +80,18 @@ pub fn mark_deleted(
         object.put("metadata.generation", object.int("metadata.generation") + 1);
     }
     kind.rules.mark_deleted(object);
+}
+
+/// The propagation policy of a deletion that sets none: some kinds orphan their dependents, unless a finalizer of the object requires
+/// otherwise.
+#[must_use]
+pub fn default_propagation(kind: &Kind, object: &Value) -> Option<Propagation> {
+    if !kind.rules.orphans_dependents() {
+        return None;
+    }
+    let finalizers = object.texts("metadata.finalizers");
+    let decided = finalizers.iter().any(|have| [ORPHAN, FOREGROUND].contains(have));
+    (!decided).then_some(Propagation::Orphan)
 }
 
 /// Whether nothing holds a deleted object any more: no finalizer, nothing of its kind, no time left to go.

@@ -3,6 +3,10 @@
 //! Stored: the object's JSON without `kind`, `apiVersion` and `metadata.resourceVersion`, with `metadata` first. The first
 //! two belong to the table, the third is the store's own revision; all three are spliced in front while copying. A list of
 //! ten thousand objects is then ten thousand copies of bytes.
+//!
+//! Custom resources keep their `apiVersion`, in front of everything: which version of a definition is stored may change after
+//! an object was written, and so may the way of its conversion. It is empty in bytes that have been converted to the version
+//! of their reader, and missing in what earlier releases stored.
 
 use std::io::Write as _;
 
@@ -13,33 +17,72 @@ use serde_json::{Map, Value};
 use crate::kind::Kind;
 use crate::value::ValueExt as _;
 
-/// What every stored object begins with.
+/// The prefix of every stored object, except for the version of custom resources.
 const HEAD: &[u8] = b"{\"metadata\":{";
+/// The prefix of stored custom resources.
+const VERSION: &[u8] = b"{\"apiVersion\":\"";
 
 /// The stored form of an object.
 #[must_use]
 pub fn encode(object: &Value) -> Bytes {
     let mut out = Vec::with_capacity(1024);
-    out.extend_from_slice(b"{\"metadata\":");
+    out.push(b'{');
+    write_members(&mut out, object);
+    Bytes::from(out)
+}
+
+/// The stored form of a custom resource, with its `apiVersion`.
+#[must_use]
+pub fn encode_versioned(object: &Value) -> Bytes {
+    let mut out = Vec::with_capacity(1024);
+    out.extend_from_slice(VERSION);
+    // Groups and versions are names of DNS: nothing in them is escaped.
+    out.extend_from_slice(object.text("apiVersion").as_bytes());
+    out.extend_from_slice(b"\",");
+    write_members(&mut out, object);
+    Bytes::from(out)
+}
+
+/// The `apiVersion` of stored bytes, if they have one, and what follows after it.
+fn split_version(stored: &[u8]) -> Option<(&str, &[u8])> {
+    let rest = stored.strip_prefix(VERSION)?;
+    let (version, rest) = rest.split_at(rest.iter().position(|byte| *byte == b'"')?);
+    Some((std::str::from_utf8(version).ok()?, rest.strip_prefix(b"\",")?))
+}
+
+/// The form of an object that has been converted to the version of its reader.
+#[must_use]
+pub fn encode_converted(mut object: Value) -> Bytes {
+    object.put("apiVersion", "");
+    encode_versioned(&object)
+}
+
+/// The `apiVersion` in which a custom resource is stored; empty if it has been converted to that of its reader.
+#[must_use]
+pub fn stored_version(stored: &[u8]) -> Option<&str> {
+    split_version(stored).map(|(version, _)| version)
+}
+
+fn write_members(out: &mut Vec<u8>, object: &Value) {
+    out.extend_from_slice(b"\"metadata\":");
     match object.map("metadata") {
         Some(metadata) if metadata.contains_key("resourceVersion") => {
             let mut metadata = metadata.clone();
             metadata.remove("resourceVersion");
-            write(&mut out, &Value::Object(metadata));
+            write(out, &Value::Object(metadata));
         }
-        Some(_) => write(&mut out, object.at("metadata")),
+        Some(_) => write(out, object.at("metadata")),
         None => out.extend_from_slice(b"{}"),
     }
     for (key, value) in object.as_object().into_iter().flatten() {
         if !matches!(key.as_str(), "metadata" | "kind" | "apiVersion") {
             out.push(b',');
-            write(&mut out, &Value::String(key.clone()));
+            write(out, &Value::String(key.clone()));
             out.push(b':');
-            write(&mut out, value);
+            write(out, value);
         }
     }
     out.push(b'}');
-    Bytes::from(out)
 }
 
 fn write(out: &mut Vec<u8>, value: &Value) {
@@ -47,14 +90,16 @@ fn write(out: &mut Vec<u8>, value: &Value) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// The object of stored bytes, with `kind`, `apiVersion` and `resourceVersion` filled in. Bytes that are no object of ours
-/// read as an empty one; the store's checksums make that unreachable.
+/// The object of stored bytes, with `kind`, `resourceVersion` and, unless it was stored, `apiVersion` filled in. Bytes that
+/// are no object of ours read as an empty one; the store's checksums make that unreachable.
 #[must_use]
 pub fn decode(kind: &Kind, stored: &[u8], revision: u64) -> Value {
     let mut object = decode_bare(stored);
     object.put("metadata.resourceVersion", revision.to_string());
     object.put("kind", kind.kind);
-    object.put("apiVersion", kind.api_version());
+    if stored_version(stored).is_none_or(str::is_empty) {
+        object.put("apiVersion", kind.api_version());
+    }
     object
 }
 
@@ -134,7 +179,8 @@ impl<'de> Visitor<'de> for Light {
     }
 }
 
-/// Writes the object of stored bytes as JSON; `typed` puts `kind` and `apiVersion` in front, which list items lack.
+/// Writes the object of stored bytes as JSON; `typed` puts `kind` and `apiVersion` in front, which list items lack. The
+/// version is that of the kind, whatever was stored.
 pub fn write_json(out: &mut Vec<u8>, kind: &Kind, stored: &[u8], revision: u64, typed: bool) {
     out.push(b'{');
     if typed {
@@ -145,7 +191,11 @@ pub fn write_json(out: &mut Vec<u8>, kind: &Kind, stored: &[u8], revision: u64, 
         let _ = write!(out, "{}\",", kind.version);
     }
     let _ = write!(out, "\"metadata\":{{\"resourceVersion\":\"{revision}\"");
-    match stored.strip_prefix(HEAD) {
+    let rest = match split_version(stored) {
+        Some((_, rest)) => rest.strip_prefix(HEAD.get(1..).unwrap_or_default()),
+        None => stored.strip_prefix(HEAD),
+    };
+    match rest {
         Some(rest) if rest.first() != Some(&b'}') => {
             out.push(b',');
             out.extend_from_slice(rest);
@@ -174,6 +224,27 @@ mod tests {
         assert_eq!(read, decode(kind, &stored, 7));
         assert_eq!(read.text("metadata.resourceVersion"), "7");
         assert_eq!(read.text("data.a"), "b");
+    }
+
+    #[test]
+    fn a_custom_resource_keeps_the_version_in_which_it_was_stored() {
+        let kind = kinds::find("", "v1", "configmaps").expect("ConfigMap");
+        let object =
+            json!({"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "x"}, "spec": {"a": 1}});
+        let stored = encode_versioned(&object);
+        assert_eq!(stored_version(&stored), Some("example.com/v1"));
+        assert_eq!(stored_version(&encode(&object)), None);
+        let read = decode(kind, &stored, 7);
+        assert_eq!((read.text("apiVersion"), read.int("spec.a")), ("example.com/v1", 1));
+        assert_eq!(encode_versioned(&read), stored);
+        let converted = encode_converted(object);
+        assert_eq!((stored_version(&converted), decode(kind, &converted, 7).text("apiVersion")), (Some(""), "v1"));
+        let mut out = Vec::new();
+        write_json(&mut out, kind, &stored, 7, true);
+        let shown: Value = serde_json::from_slice(&out).expect("JSON");
+        let metadata = json!({"name": "x", "resourceVersion": "7"});
+        assert_eq!(shown, json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata, "spec": {"a": 1}}));
+        assert_eq!(out.windows(12).filter(|part| *part == b"\"apiVersion\"").count(), 1);
     }
 
     #[test]

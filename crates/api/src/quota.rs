@@ -183,19 +183,25 @@ pub struct Recalculated {
     pub until: Option<Timestamp>,
 }
 
-/// Calculates the status of a quota. `list` gives the stored form of all objects of a kind in its namespace.
+/// Calculates the status of a quota. `custom` are the stored kinds of definitions, each table once; `list` gives the stored form
+/// of all objects of a kind in its namespace.
 #[must_use]
-pub fn recalculate(quota: &Value, now: Timestamp, list: impl Fn(&'static Kind) -> Vec<Bytes>) -> Recalculated {
+pub fn recalculate(
+    quota: &Value,
+    now: Timestamp,
+    custom: impl Iterator<Item = &'static Kind>,
+    list: impl Fn(&'static Kind) -> Vec<Bytes>,
+) -> Recalculated {
     let (spec, hard) = (quota.at("spec"), ResourceList::of(quota.at("spec.hard")));
     let mut measured = ResourceList::default();
     let mut until: Option<Timestamp> = None;
-    for (kind, evaluator) in evaluators() {
+    for (kind, evaluator) in evaluators(custom) {
         let tracked = hard.0.keys().filter(|name| evaluator.tracks(name));
         let mut sum = ResourceList(tracked.map(|name| (name.clone(), Amount::ZERO)).collect());
         if sum.0.is_empty() {
             continue;
         }
-        for stored in kind.map(&list).unwrap_or_default() {
+        for stored in list(kind) {
             let object = if evaluator.depends_on_content() { object::decode_light(&stored) } else { Value::Null };
             if evaluator.is_in_scope(spec, &object) {
                 sum.add(&evaluator.usage(&object, now));
@@ -210,12 +216,12 @@ pub fn recalculate(quota: &Value, now: Timestamp, list: impl Fn(&'static Kind) -
     Recalculated { used: used.masked(|name| hard.get(name).is_some()), hard, until }
 }
 
-/// The evaluators of all kinds. Volume claims are included even if they are not served, so their usage is zero and not
-/// unknown.
-fn evaluators() -> impl Iterator<Item = (Option<&'static Kind>, Evaluator<'static>)> {
-    let kinds = KINDS.iter().filter(|kind| kind.namespaced && !kind.table.is_empty());
-    let served = kinds.filter_map(|kind| Some((Some(*kind), Evaluator::find(kind.group, kind.plural)?)));
-    let claims = (None, Evaluator::Claims);
-    let are_served = crate::kinds::find("", "v1", "persistentvolumeclaims").is_some();
-    served.chain((!are_served).then_some(claims))
+/// The evaluators of all kinds. Of versions that share a table only one is counted.
+fn evaluators(
+    custom: impl Iterator<Item = &'static Kind>,
+) -> impl Iterator<Item = (&'static Kind, Evaluator<'static>)> {
+    let is_stored = |kind: &Kind| crate::kinds::by_table(kind.table).is_some_and(|stored| std::ptr::eq(stored, kind));
+    let kinds = KINDS.iter().copied().filter(move |kind| is_stored(kind)).chain(custom);
+    let kinds = kinds.filter(|kind| kind.namespaced);
+    kinds.filter_map(|kind| Some((kind, Evaluator::find(kind.group, kind.plural)?)))
 }

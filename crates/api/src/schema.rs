@@ -37,7 +37,7 @@ pub struct Type {
     pub name: &'static str,
     /// Server-side apply treats the whole value as one field.
     pub atomic: bool,
-    /// The fields as the protobuf message has them; inlined messages stand as one field.
+    /// The fields as the protobuf message has them; inlined messages are one field.
     pub fields: Vec<Field>,
     /// JSON name → where the field is, inlined messages flattened.
     json: HashMap<&'static str, (TypeId, u16)>,
@@ -58,7 +58,7 @@ pub struct Field {
     pub keep: bool,
     /// A struct that disappears when it is empty.
     pub omit_zero: bool,
-    /// A message whose fields stand in the parent's JSON object.
+    /// A message whose fields are inlined in the parent's JSON object.
     pub inline: bool,
     /// The client must give it.
     pub required: bool,
@@ -118,19 +118,21 @@ pub struct Patch {
     pub merge_key: Option<&'static str>,
     /// `$retainKeys` is understood.
     pub retain_keys: bool,
+    /// An object is replaced as a whole.
+    pub replace: bool,
 }
 
 /// What server-side apply does with a list or map.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Merge {
-    /// Nothing said: maps and objects are granular, lists are atomic.
+    /// The default: maps and objects are granular, lists are atomic.
     #[default]
     Unset,
     /// One field, whatever is in it.
     Atomic,
     /// A list of scalars owned item by item.
     Set,
-    /// A list of objects owned item by item, told apart by these keys.
+    /// A list of objects owned item by item, identified by these keys.
     Keys(Vec<&'static str>),
 }
 
@@ -145,11 +147,18 @@ const TABLES: &[(&str, &str)] = &[
     ("authentication", include_str!("../schema/authentication.schema")),
     ("apps", include_str!("../schema/apps.schema")),
     ("autoscaling", include_str!("../schema/autoscaling.schema")),
+    ("autoscaling_v2", include_str!("../schema/autoscaling_v2.schema")),
+    ("batch", include_str!("../schema/batch.schema")),
     ("policy", include_str!("../schema/policy.schema")),
     ("certificates", include_str!("../schema/certificates.schema")),
     ("admissionregistration", include_str!("../schema/admissionregistration.schema")),
     ("apiextensions", include_str!("../schema/apiextensions.schema")),
+    ("apiregistration", include_str!("../schema/apiregistration.schema")),
+    ("flowcontrol", include_str!("../schema/flowcontrol.schema")),
+    ("node", include_str!("../schema/node.schema")),
     ("rbac", include_str!("../schema/rbac.schema")),
+    ("scheduling", include_str!("../schema/scheduling.schema")),
+    ("storage", include_str!("../schema/storage.schema")),
     ("waypost", include_str!("../schema/waypost.schema")),
 ];
 
@@ -281,6 +290,7 @@ fn parse_field(table: &str, line: &'static str, names: &HashMap<&'static str, Ty
             ("required", _) => field.required = true,
             ("merge", key) => field.patch.merge_key = Some(key),
             ("retainKeys", _) => field.patch.retain_keys = true,
+            ("replace", _) => field.patch.replace = true,
             ("atomic", _) => field.merge = Merge::Atomic,
             ("set", _) => field.merge = Merge::Set,
             ("map", keys) => field.merge = Merge::Keys(keys.split(',').collect()),

@@ -1,10 +1,11 @@
-//! Creates the objects that every cluster has: namespaces, default roles and bindings, the default ServiceCIDR, and the `kubernetes` Service with the
+//! Creates the objects that every cluster has: namespaces, built-in PriorityClasses, default roles and bindings, the default ServiceCIDR, and the `kubernetes` Service with the
 //! endpoints of the API server. Existing objects are kept; default roles and bindings are reconciled.
 
 use std::net::{IpAddr, SocketAddr};
 
 use api::admission::Plugins;
 use api::custom::Kinds;
+use api::kinds::priorityclass::{self, SYSTEM_CLASSES};
 use api::rbac::defaults::{DEFAULTS, Step, reconcile};
 use api::value::ValueExt as _;
 use api::view::labels;
@@ -118,6 +119,9 @@ fn missing(store: &dyn Store, setting: &Setting<'_>, server: SocketAddr) -> Vec<
     let mut out: Vec<Vec<Write>> = Vec::new();
     for name in NAMESPACES.iter().filter(|name| absent("namespaces", name)) {
         out.push(vec![Write::create("namespaces", namespace(name, setting.now))]);
+    }
+    for class in SYSTEM_CLASSES.iter().filter(|class| absent(priorityclass::KIND.table, class.name)) {
+        out.push(vec![Write::create(priorityclass::KIND.table, class.object())]);
     }
     match store.get(&Key { table: Table::named("servicecidrs"), name: DEFAULT.into() }) {
         None => out.push(vec![Write::create("servicecidrs", default_object(setting))]),
@@ -243,6 +247,10 @@ mod tests {
             assert!(rules.iter().any(|rule| rule.texts("resources").contains(&resource)), "{name}: {rules:?}");
         }
         assert_eq!(lacking_roles(&store), []);
+        let class = |name: &str| store.get(&Key { table: Table::named("priorityclasses"), name: name.into() });
+        let values =
+            SYSTEM_CLASSES.map(|one| class(one.name).map(|entry| object::decode_light(&entry.value).int("value")));
+        assert_eq!(values, [Some(2_000_000_000), Some(2_000_001_000)]);
         assert_eq!(cluster_roles::outdated(&store), []);
     }
 }

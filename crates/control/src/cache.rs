@@ -3,6 +3,8 @@
 //! In: every change of every table, in order. Out: indexed lookups whose cost does not depend on the size of the cluster: the Pods that a selector
 //! matches, the Services that select a Pod, the slices of a Service, the dependents of an object. Only the runner changes the cache.
 
+mod budgets;
+mod failed_pods;
 mod labels;
 mod load_balancers;
 mod nodes;
@@ -18,11 +20,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use api::custom::Catalog;
-use api::kinds::customresourcedefinition;
+use api::kinds::{customresourcedefinition, poddisruptionbudget};
 use api::object;
 use api::view::Ownership;
 use store::{Entry, Table};
 
+pub use budgets::Budgets;
+pub use failed_pods::FailedPods;
 pub use load_balancers::LoadBalancers;
 pub use nodes::Nodes;
 pub use owners::{Dependent, Owners};
@@ -47,6 +51,8 @@ pub(crate) const RAW_TABLES: [&str; 3] = ["nodeports", "ranges", load_balancer::
 pub struct Cache {
     /// Pods, by name and by label.
     pub pods: Pods,
+    /// When failed Pods of DaemonSets were deleted.
+    pub failed_pods: FailedPods,
     /// Services, by name and by selector.
     pub services: Services,
     /// Nodes, and their last heartbeats.
@@ -55,6 +61,8 @@ pub struct Cache {
     pub slices: Slices,
     /// Services with the condition that no Pod matches.
     pub unmatched: Unmatched,
+    /// PodDisruptionBudgets, by selector.
+    pub budgets: Budgets,
     /// Owners of Pods and ReplicaSets.
     pub workloads: Workloads,
     /// Services of type LoadBalancer, pools and claims.
@@ -123,7 +131,7 @@ impl Change {
 }
 
 impl Cache {
-    /// Applies a change. `at` is when it was received, for heartbeats.
+    /// Applies a change. `at` is when it was received, for heartbeats and backoff.
     pub fn apply(&mut self, entry: &Arc<Entry>, previous: Option<&Arc<Entry>>, deleted: bool, at: Instant) -> Change {
         let table = entry.key.table;
         let now = (!deleted).then_some(entry);
@@ -141,6 +149,7 @@ impl Cache {
             }
             "ippools" => self.load_balancers.apply_pool(entry, deleted),
             load_balancer::CLAIMS => self.load_balancers.apply_claim(entry, deleted),
+            table if table == poddisruptionbudget::KIND.table => self.budgets.apply(entry, deleted),
             "leases" => self.nodes.record_heartbeat(&entry.key.name, at),
             table if table == customresourcedefinition::KIND.table => {
                 let definition = now.map(|entry| object::decode_light(&entry.value));
@@ -151,6 +160,9 @@ impl Cache {
         }
         let metadata =
             if RAW_TABLES.contains(&table.as_str()) { Ownership::default() } else { ownership(&entry.value) };
+        if let TypedChange::Pod(versions) = &typed {
+            self.failed_pods.apply(versions, &metadata, at);
+        }
         self.owners.apply(&entry.key, now.map(|_| &metadata));
         if table.as_str() == "namespaces" {
             if metadata.is_deleting() && !deleted {

@@ -17,6 +17,7 @@ pub mod cluster_roles;
 pub mod conditions;
 pub mod controller;
 pub mod custom_resources;
+pub mod disruption;
 pub mod endpoints;
 pub mod endpointslice;
 pub mod garbage;
@@ -77,12 +78,18 @@ pub static CONTROLLERS: &[Controller] = &[
     node_health::CONTROLLER,
     node_taints::TAINTS,
     node_taints::EVICTION,
+    workloads::daemon::CONTROLLER,
     workloads::deployment::CONTROLLER,
+    workloads::job::CONTROLLER,
+    workloads::job::ORPHANS,
+    workloads::job::TTL,
     workloads::replicas::CONTROLLER,
     workloads::replicas::REPLICATION,
     workloads::stateful::CONTROLLER,
     scheduler::CONTROLLER,
     pod_gc::CONTROLLER,
+    disruption::CONTROLLER,
+    disruption::STALE_TARGETS,
     certificates::APPROVER,
     certificates::ISSUER,
     certificates::CLEANER,

@@ -204,6 +204,10 @@ fn node_event(view: &View<'_>, entry: &Entry, metadata: &Ownership, reason: &str
 fn is_news(view: &View<'_>, event: &Write) -> bool {
     match event {
         Write::Object { table, object, .. } => view.store.get(&object_key(table, object)).is_none(),
-        Write::Raw { .. } | Write::Subresource { .. } | Write::Delete { .. } | Write::DeleteNow { .. } => true,
+        Write::Raw { .. }
+        | Write::Subresource { .. }
+        | Write::Delete { .. }
+        | Write::DeleteNow { .. }
+        | Write::DeleteReleased { .. } => true,
     }
 }

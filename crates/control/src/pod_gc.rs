@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use api::object;
 use api::value::ValueExt as _;
+use serde_json::json;
+use store::Entry;
 
 use crate::cache::{Change, TypedChange, Versions};
 use crate::controller::{AffectedKeys, Controller, Outcome, SINGLETON_KEY, View, always};
@@ -52,7 +54,8 @@ fn reconcile(view: &View<'_>, _key: &str) -> Outcome {
     doomed.sort_by(|a, b| a.entry.key.name.cmp(&b.entry.key.name));
     doomed.dedup_by(|a, b| a.uid == b.uid);
     let writes: Vec<Write> = doomed.into_iter().take(BATCH_SIZE).filter_map(|pod| end(view, pod)).collect();
-    let more = writes.len() == BATCH_SIZE;
+    let marked = writes.iter().any(|write| matches!(write, Write::Subresource { .. }));
+    let more = writes.len() == BATCH_SIZE || marked;
     Outcome {
         transactions: writes.chunks(TRANSACTION_SIZE).map(<[Write]>::to_vec).collect(),
         requeue_after: more.then_some(Duration::ZERO),
@@ -70,10 +73,29 @@ fn orphans<'a>(view: &View<'a>) -> Vec<&'a Arc<Pod>> {
     gone.flat_map(|name| view.cache.pods.on_node(name)).collect()
 }
 
-/// The deletion of a Pod, unless it was replaced or bound to another node.
+/// The deletion of a Pod, unless it was replaced or bound to another node. One that a finalizer keeps fails first: the Job that counts it waits for that.
 fn end(view: &View<'_>, pod: &Pod) -> Option<Write> {
     let entry = view.store.get(&pod.entry.key)?;
     let now = object::decode_light(&entry.value);
     let same = now.text("metadata.uid") == &*pod.uid && now.text("spec.nodeName") == &*pod.node;
+    if same && !pod.finished && !now.items("metadata.finalizers").is_empty() {
+        return Some(failed(view, &entry));
+    }
     same.then(|| Write::DeleteNow { key: entry.key.clone(), modified: entry.modified })
+}
+
+/// A Pod that no agent will report on any more.
+fn failed(view: &View<'_>, entry: &Entry) -> Write {
+    let mut object = object::decode_bare(&entry.value);
+    object.put("status.phase", "Failed");
+    if !object.text("spec.nodeName").is_empty() {
+        let mut conditions = object.items("status.conditions").to_vec();
+        conditions.retain(|condition| condition.text("type") != "DisruptionTarget");
+        conditions.push(json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+            "message": "PodGC: node no longer exists", "lastTransitionTime": view.now_text(),
+        }));
+        object.put("status.conditions", conditions);
+    }
+    Write::Subresource { table: "pods", part: "status", object: Box::new(object), modified: entry.modified }
 }

@@ -8,10 +8,11 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::kind::Kind;
-use api::kinds::{self, resourcequota};
+use api::kinds::{customresourcedefinition, resourcequota};
 use api::object;
 use api::quota::evaluator::Evaluator;
 use api::quota::{self, Recalculated};
@@ -20,7 +21,7 @@ use api::value::ValueExt as _;
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use store::{Key, Table};
+use store::{Entry, Key, Table};
 
 use crate::cache::Change;
 use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
@@ -45,7 +46,12 @@ fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'
         affected.add_after(change.key(), delay);
     }
     // At start, every quota is recalculated because of its own initial change.
-    if !change.initial {
+    if change.initial {
+        return;
+    }
+    if change.is_of(customresourcedefinition::KIND.table) {
+        definition_changed(view, change, affected);
+    } else {
         objects_changed(view, change, affected);
     }
 }
@@ -53,7 +59,7 @@ fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'
 /// The delay after a change of a quota; `None` if it was deleted. A change of the status alone is usually a charge.
 fn quota_delay(change: &Change) -> Option<Duration> {
     let hard = |stored: &[u8]| object::decode_light(stored).at("spec.hard").clone();
-    let is_same = |previous: &store::Entry| hard(&previous.value) == hard(&change.entry.value);
+    let is_same = |previous: &Entry| hard(&previous.value) == hard(&change.entry.value);
     match &change.previous {
         _ if change.deleted => None,
         Some(previous) if is_same(previous) => Some(AUDIT_DELAY),
@@ -61,19 +67,36 @@ fn quota_delay(change: &Change) -> Option<Duration> {
     }
 }
 
+/// Queues the quotas of all namespaces that count the objects of a definition: before it existed, their usage was unknown.
+fn definition_changed(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
+    let Some((plural, group)) = change.key().split_once('.').filter(|_| !change.deleted) else { return };
+    let Some(evaluator) = Evaluator::find(group, plural) else { return };
+    queue_quotas(&quotas(view, ""), evaluator, Duration::ZERO, affected);
+}
+
 /// Queues the quotas that count an object.
 fn objects_changed(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
-    let Some(kind) = kinds::by_table(change.table.as_str()).filter(|kind| kind.namespaced) else { return };
+    let kind = view.cache.kinds.kinds().by_table(change.table.as_str());
+    let Some(kind) = kind.filter(|kind| kind.namespaced) else { return };
     let Some(evaluator) = Evaluator::find(kind.group, kind.plural) else { return };
     let (namespace, _) = split(change.key());
-    let Ok(quotas) = view.store.range(Table::named(resourcequota::KIND.table), &format!("{namespace}/"), None) else {
-        return;
-    };
-    if quotas.entries.is_empty() {
+    let quotas = quotas(view, &format!("{namespace}/"));
+    if quotas.is_empty() {
         return;
     }
     let Some(delay) = object_delay(change, evaluator, view.now) else { return };
-    for entry in quotas.entries {
+    queue_quotas(&quotas, evaluator, delay, affected);
+}
+
+/// The quotas whose keys have a prefix.
+fn quotas(view: &View<'_>, prefix: &str) -> Vec<Arc<Entry>> {
+    let range = view.store.range(Table::named(resourcequota::KIND.table), prefix, None);
+    range.map(|range| range.entries).unwrap_or_default()
+}
+
+/// Queues those of the quotas that count objects of a kind.
+fn queue_quotas(quotas: &[Arc<Entry>], evaluator: Evaluator<'_>, delay: Duration, affected: &mut AffectedKeys<'_>) {
+    for entry in quotas {
         let quota = object::decode_light(&entry.value);
         if quota.map("spec.hard").into_iter().flatten().any(|(name, _)| evaluator.tracks(name)) {
             affected.add_after(&entry.key.name, delay);
@@ -101,8 +124,9 @@ fn reconcile(view: &View<'_>, key: &str) -> Outcome {
     let Some(entry) = view.store.get(&Key::new(Table::named(table), key)) else { return Outcome::done() };
     let mut quota = object::decode_bare(&entry.value);
     let (namespace, _) = split(key);
+    let custom = view.cache.kinds.kinds().custom_tables();
     let Recalculated { hard, used, until } =
-        quota::recalculate(&quota, view.now, |kind| stored_objects(view, kind, namespace));
+        quota::recalculate(&quota, view.now, custom, |kind| stored_objects(view, kind, namespace));
     let requeue_after = until.map(|end| time_left(end, view.now) + AFTER_END);
     if is_shown(&quota, &hard, &used) {
         return Outcome { requeue_after, ..Outcome::done() };

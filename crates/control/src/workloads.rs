@@ -1,13 +1,16 @@
-//! Workload controllers: ReplicaSets and ReplicationControllers, Deployments, StatefulSets.
+//! Workload controllers: ReplicaSets and ReplicationControllers, Deployments, StatefulSets, DaemonSets, Jobs.
 //!
 //! ```text
-//! Deployment ──owns──▶ ReplicaSet ──owns──▶ Pod ◀──owns── StatefulSet
+//! Deployment ──owns──▶ ReplicaSet ──owns──▶ Pod ◀──owns── StatefulSet, DaemonSet, Job
 //! ```
 //! This module has the shared parts: owners, affected keys, Pods from templates. Each reconcile returns the next step, whose change triggers the next
 //! reconcile. No expectations are needed: a key is not reconciled before the cache contains its writes.
 
 mod claim;
+pub mod daemon;
 pub mod deployment;
+mod history;
+pub mod job;
 mod order;
 pub mod replicas;
 pub mod stateful;
@@ -125,7 +128,7 @@ impl WorkloadKind {
         event::new_event(self.kind, self.api_version, &reference, &finding)
     }
 
-    fn is(&self, owner: &OwnerReference) -> bool {
+    pub(crate) fn is(&self, owner: &OwnerReference) -> bool {
         *owner.kind == *self.kind && *owner.api_version == *self.api_version
     }
 

@@ -14,7 +14,7 @@ use api::kind::Kind;
 use api::options::Propagation;
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{kinds, lifecycle, object};
+use api::{kinds, lifecycle, meta, object};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -74,6 +74,15 @@ pub enum Write {
         key: Key,
         /// The revision that was seen.
         modified: u64,
+    },
+    /// Deletes an object and removes one of its finalizers.
+    DeleteReleased {
+        /// The key.
+        key: Key,
+        /// The revision that was seen.
+        modified: u64,
+        /// The finalizer.
+        finalizer: &'static str,
     },
 }
 
@@ -159,9 +168,12 @@ impl Writer<'_> {
                     self.update(table, Some(part), object, *modified, &mut txn)?;
                 }
                 Write::Delete { key, modified, propagation } => {
-                    self.delete(key, *modified, None, *propagation, &mut txn)?;
+                    self.delete(key, *modified, None, *propagation, None, &mut txn)?;
                 }
-                Write::DeleteNow { key, modified } => self.delete(key, *modified, Some(0), None, &mut txn)?,
+                Write::DeleteNow { key, modified } => self.delete(key, *modified, Some(0), None, None, &mut txn)?,
+                Write::DeleteReleased { key, modified, finalizer } => {
+                    self.delete(key, *modified, None, None, Some(*finalizer), &mut txn)?;
+                }
                 Write::Raw { key, value, modified } => {
                     txn.compares.push(Compare { key: key.clone(), modified: *modified });
                     let facts = facts_of(key.table.as_str(), value);
@@ -240,7 +252,7 @@ impl Writer<'_> {
         let mut new = new.clone();
         new.put("metadata.resourceVersion", old.at("metadata.resourceVersion").clone());
         let (subresource, api_version) = (part.unwrap_or_else(|| changed_part(&new, &old)), kind.api_version());
-        if part.is_none() {
+        if part.is_none() && !kind.is_custom() {
             lifecycle::set_generation(kind, &mut new, &old);
         } else {
             lifecycle::keep_generation(&mut new, &old);
@@ -250,6 +262,8 @@ impl Writer<'_> {
         kind.normalize(&mut new);
         let mut errors = Errors::default();
         match subresource {
+            // Controllers change only the metadata of custom resources, which may be stored in any version of their definition.
+            "" if kind.is_custom() => meta::validate_generic_update(&new, &old, &mut errors),
             "" => kind.rules.validate_update(&new, &old, &mut errors),
             part => kind.rules.validate_part(part, &new, &old, &mut errors),
         }
@@ -268,6 +282,7 @@ impl Writer<'_> {
         modified: u64,
         grace: Option<i64>,
         propagation: Option<Propagation>,
+        finalizer: Option<&str>,
         txn: &mut Txn,
     ) -> Result<(), WriteError> {
         let entry = self.current(key, modified)?;
@@ -282,6 +297,9 @@ impl Writer<'_> {
         };
         let old = object::decode(kind, &entry.value, entry.modified);
         let mut new = old.clone();
+        if let Some(finalizer) = finalizer {
+            drop_finalizer(&mut new, finalizer);
+        }
         lifecycle::mark_deleted(kind, &mut new, grace, propagation, self.now);
         if lifecycle::is_released(kind, &new) {
             self.remove(kind, &entry, &old, txn);
@@ -343,10 +361,25 @@ fn changed_part(new: &Value, old: &Value) -> &'static str {
     if all_else_same && new.at("status") != old.at("status") { "status" } else { "" }
 }
 
+/// Removes a finalizer; true when the object had it.
+pub(crate) fn drop_finalizer(object: &mut Value, finalizer: &str) -> bool {
+    let before = object.items("metadata.finalizers");
+    let left: Vec<Value> = before.iter().filter(|have| have.as_str() != Some(finalizer)).cloned().collect();
+    if left.len() == before.len() {
+        return false;
+    }
+    if left.is_empty() {
+        object.drop_path("metadata.finalizers");
+    } else {
+        object.put("metadata.finalizers", left);
+    }
+    true
+}
+
 fn put(kind: &Kind, key: Key, object: &Value, modified: u64, txn: &mut Txn) {
     txn.compares.push(Compare { key: key.clone(), modified });
     let ttl = kind.ttl.map(Duration::from_secs);
-    txn.ops.push(Op::Put { key, value: object::encode(object), facts: Arc::new(kind.facts(object)), ttl });
+    txn.ops.push(Op::Put { key, value: kind.encode(object), facts: Arc::new(kind.facts(object)), ttl });
 }
 
 fn new_uid() -> String {

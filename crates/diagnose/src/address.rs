@@ -1,6 +1,6 @@
 //! Whether a Service has an address.
 //!
-//! In: the Service alone, with what load balancers say in its status. Out: a stage whose message names the address.
+//! In: the Service, with the conditions that load balancers set. Out: a stage whose message names the address.
 
 use std::net::IpAddr;
 
@@ -16,11 +16,11 @@ use crate::words::{list, quoted};
 
 /// How many addresses or ports are named.
 const NAMED: usize = 3;
-/// The condition in which our load balancers say why a Service has no address.
+/// The condition in which our load balancers report why a Service has no address.
 const LOAD_BALANCER_READY: &str = "LoadBalancerReady";
-/// What the classes of our load balancers begin with.
+/// The prefix of the classes of our load balancers.
 const OWN_CLASSES: &str = "waypost.dev/";
-/// What the commands begin with that our load balancers tell people to type.
+/// The prefixes of the commands that our load balancers suggest.
 const COMMANDS: [&str; 4] = ["kubectl ", "echo ", "ss ", "waypost "];
 
 /// Whether the Service has an address, and which.
@@ -108,7 +108,7 @@ fn external_name(service: &Service) -> Stage {
     Err(Finding::new(code::EXTERNAL_NAME_IS_ADDRESS, message, fix))
 }
 
-/// An address of a load balancer that no source range lets anybody use.
+/// An address of a load balancer that no source range allows clients to use.
 pub(crate) fn sources(service: &Service) -> Option<Finding> {
     let written = &service.spec.load_balancer_source_ranges;
     if !service.is_load_balancer() || written.is_empty() {
@@ -120,7 +120,7 @@ pub(crate) fn sources(service: &Service) -> Option<Finding> {
     let everybody = if ip.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
     let all: Vec<&str> = written.iter().map(|range| &**range).chain([everybody]).collect();
     let message = format!(
-        "loadBalancerSourceRanges {} names no range of {}: nobody can use {ip}",
+        "loadBalancerSourceRanges {} names no range of {}: no client can use {ip}",
         list(written, NAMED),
         Family::of(ip).as_str()
     );

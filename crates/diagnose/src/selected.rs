@@ -1,8 +1,8 @@
-//! Services with selector: why the Pods they match do not serve them.
+//! Services with selector: why the Pods they match are not endpoints.
 //!
-//! In: what the slices lack, and the Pods. Each Pod has at most one obstacle on its way to being the endpoint that is needed;
-//! the obstacles of all Pods together make the reason. Pods that are on their way count before Pods that will never arrive:
-//! when one of the former is there, time will help.
+//! In: what the slices lack, and the Pods. Each Pod has at most one obstacle that keeps it from being the needed endpoint;
+//! the obstacles of all Pods together determine the reason. Obstacles that resolve with time have precedence over permanent
+//! ones: with such a Pod, waiting helps.
 
 use std::net::IpAddr;
 
@@ -21,10 +21,10 @@ use crate::words::{count, list};
 /// How many Pods, ports or groups of ports are named.
 const NAMED: usize = 3;
 
-/// What keeps a Pod from being an endpoint that is needed.
+/// What keeps a Pod from being a needed endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Obstacle<'a> {
-    /// It has ended for good.
+    /// It has terminated.
     Finished,
     /// It is being deleted.
     Deleting,
@@ -36,21 +36,21 @@ enum Obstacle<'a> {
     WrongFamily,
     /// Its address belongs to a Service.
     IsClusterIp(IpAddr, &'a str),
-    /// Its node is not there.
+    /// Its Node does not exist.
     NoNode,
-    /// It says that it is not ready.
+    /// Its condition Ready is not True.
     NotReady,
 }
 
 /// Pods and their obstacles.
 type Hindered<'a, P> = Vec<(&'a P, Obstacle<'a>)>;
 
-/// Says why needs are not met; nothing when the Pods are as they should be and only the slices are not yet.
+/// Explains why needs are not met; none when the Pods are ready and only the slices are not up to date yet.
 pub(crate) fn explain<C: Cluster>(cluster: &C, service: &Service, pods: &[&C::Pod], unmet: &[Need]) -> Option<Finding> {
     let mut findings: Vec<(Finding, Vec<usize>)> = Vec::new();
     for need in unmet {
         let obstacles = pods.iter().map(|pod| Some((*pod, obstacle(cluster, service, *pod, *need)?)));
-        // A Pod without obstacle serves as soon as the slices show it.
+        // A Pod without obstacle serves as soon as it is in the slices.
         let Some(hindered) = obstacles.collect::<Option<Hindered<'_, C::Pod>>>() else { continue };
         let finding = judge(service, &hindered, *need);
         match findings.iter_mut().find(|(same, _)| same.message == finding.message) {
@@ -117,7 +117,7 @@ fn obstacle<'a, C: Cluster>(cluster: &'a C, service: &Service, pod: &C::Pod, nee
     (!standing.ready).then_some(Obstacle::NotReady)
 }
 
-/// Whether a port leads somewhere in a Pod.
+/// Whether the target of a port exists in a Pod.
 fn has_target(pod: &impl Pod, port: &ServicePort) -> bool {
     match port.target() {
         TargetPort::Number(_) => true,
@@ -167,7 +167,7 @@ fn judge<P: Pod>(service: &Service, hindered: &Hindered<'_, P>, need: Need) -> F
 fn no_node(service: &Service, pod: &impl Pod, others: &str) -> Finding {
     let (name, node) = (pod.name(), pod.standing().node);
     let message = match node {
-        "" => format!("pod {name}{others} has an address but is bound to no node, so nobody can reach it"),
+        "" => format!("pod {name}{others} has an address but is bound to no node, so it is unreachable"),
         _ => format!(
             "pod {name}{others} is bound to node {node}, which does not exist. Register the Node or delete the pod."
         ),

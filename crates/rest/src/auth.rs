@@ -37,6 +37,8 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const ANONYMOUS: &str = "system:anonymous";
 /// The user of requests over the local socket. No certificate with this name is signed.
 pub const LOCAL: &str = "waypost:local";
+/// The user of writes that the API server makes itself.
+const API_SERVER: &str = "system:apiserver";
 /// The key in a user's `extra` for the id of the credential.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// The longest token, in bytes; ours are much shorter.
@@ -66,6 +68,12 @@ impl User {
     #[must_use]
     pub fn local() -> Self {
         Self { name: LOCAL.into(), groups: vec![MASTERS.into()], ..Self::default() }.authenticated()
+    }
+
+    /// The API server itself.
+    #[must_use]
+    pub fn api_server() -> Self {
+        Self { name: API_SERVER.into(), groups: vec![MASTERS.into()], ..Self::default() }.authenticated()
     }
 
     /// Whether the user is in a group.

@@ -20,7 +20,7 @@ pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
 const EXCERPT: usize = 30;
 
 /// Kinds of core/v1 that Kubernetes has and we do not serve: bodies may still name one.
-const UNSERVED: [&str; 4] = ["ComponentStatus", "PersistentVolume", "PersistentVolumeClaim", "PodTemplate"];
+const UNSERVED: [&str; 1] = ["ComponentStatus"];
 /// Kinds that exist in every group.
 const UNIVERSAL_KINDS: [&str; 8] = [
     "CreateOptions",
@@ -47,7 +47,7 @@ pub(crate) fn object(
             kind.kind, kind.version, kind.kind
         ))
     };
-    let is_custom = kind.table_type().is_none();
+    let is_custom = kind.is_custom();
     let Decoded { mut value, strict } = match media {
         Media::Protobuf if is_custom => return Err(unsupported_media()),
         Media::Protobuf => Decoded { value: protobuf(kind, bytes)?, strict: Vec::new() },
@@ -213,7 +213,7 @@ pub(crate) fn delete_options(media: Media, bytes: &[u8]) -> Result<Option<Value>
 
 /// Checks the type that a body names against that of the URL; it may be omitted.
 fn check_type(kind: &Kind, api_version: &str, name: &str) -> Result<(), Status> {
-    if kind.table_type().is_none() {
+    if kind.is_custom() {
         // Custom resources are checked when their fields are.
         return Ok(());
     }

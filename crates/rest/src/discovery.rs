@@ -26,6 +26,7 @@ pub(crate) const AGGREGATED_CACHE_CONTROL: &str = "public";
 
 /// Groups in the order in which clients resolve ambiguous names; other groups follow.
 const GROUP_ORDER: &[&str] = &[
+    "apiregistration.k8s.io",
     "apps",
     "events.k8s.io",
     "authentication.k8s.io",
@@ -43,6 +44,7 @@ const GROUP_ORDER: &[&str] = &[
     "coordination.k8s.io",
     "node.k8s.io",
     "discovery.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
 ];
 
 /// Served paths besides those of the groups.
@@ -234,13 +236,14 @@ fn put_names(entry: &mut Value, kind: &Kind) {
     }
 }
 
-/// The hash of the storage version. Kinds that share a table are stored as the core kind among them.
+/// The hash of the storage version. Kinds that share a table are stored as the core kind among them, or as the first version.
 fn storage_version_hash(kinds: &[&'static Kind], kind: &Kind) -> Option<String> {
     if kind.table.is_empty() {
         return None;
     }
-    let stored =
-        kinds.iter().find(|other| other.table == kind.table && other.group.is_empty()).copied().unwrap_or(kind);
+    let mut sharing = kinds.iter().copied().filter(|other| other.table == kind.table);
+    let first = sharing.clone().find(|other| other.group == kind.group);
+    let stored = sharing.find(|other| other.group.is_empty()).or(first).unwrap_or(kind);
     let name = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
     Some(BASE64_STANDARD.encode(&digest(&SHA256, name.as_bytes()).as_ref()[..8]))
 }
@@ -292,7 +295,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
 
 /// Group and version of a response; empty: those of the document. Custom resources name them.
 fn response_group_version(kind: &Kind) -> (&'static str, &'static str) {
-    if kind.table_type().is_some() { ("", "") } else { (kind.group, kind.version) }
+    if !kind.is_custom() { ("", "") } else { (kind.group, kind.version) }
 }
 
 fn aggregated_subresource(kind: &Kind, sub: &Subresource) -> Value {

@@ -6,9 +6,8 @@
 //! ```
 //! In: a [`Request`] and its user. Out: a changed object, or an error; warnings and audit annotations in [`Notes`]. Matching and
 //! evaluation of policies are pure and in `api::dynamic_admission`; here are the configuration that follows the store ([`configuration`]), the
-//! exchange with a webhook ([`review`], [`exchange`]) and the HTTPS client ([`client`]).
+//! exchange with a webhook ([`review`], [`exchange`]). The HTTPS client is in [`crate::webhooks`].
 
-pub(crate) mod client;
 mod cluster;
 mod configuration;
 mod controllers;
@@ -16,14 +15,12 @@ mod exchange;
 mod mutate;
 mod review;
 mod rights;
-mod target;
 #[cfg(test)]
 pub(crate) mod testing;
 mod validate;
 mod webhook;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::admission::{Notes, Plugin, Plugins};
 use api::dynamic_admission::expression::Compiler;
@@ -31,25 +28,15 @@ use api::dynamic_admission::language::Cel;
 use api::dynamic_admission::matching::labels;
 use api::dynamic_admission::request::Request;
 use api::status::Status;
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use store::{KindCatalog, Store};
 
 use crate::auth::User;
 use crate::authz::Authorizer;
-use cluster::Stored;
+use crate::conversion::Converter;
+use crate::webhooks::Caller;
+use cluster::{ConvertedParams, Stored};
 use configuration::{Configuration, Tracked};
-use target::Target;
-
-/// Calls webhooks.
-pub(crate) trait Caller: Send + Sync {
-    /// Posts a review and returns the body of the response within a timeout.
-    ///
-    /// # Errors
-    /// The error after `failed to call webhook: `; in the words of Go's HTTP client as far as they are known.
-    fn post<'a>(&'a self, target: &'a Target, body: Bytes, within: Duration) -> BoxFuture<'a, Result<Bytes, String>>;
-}
 
 /// Runs plugins again after webhooks changed an object.
 pub(crate) type Refill<'a> = dyn Fn(&mut Value) -> Result<(), Status> + Sync + 'a;
@@ -60,7 +47,8 @@ pub(crate) struct DynamicAdmission {
     authorizer: Arc<Authorizer>,
     configuration: Tracked,
     catalog: KindCatalog,
-    caller: Box<dyn Caller>,
+    caller: Arc<dyn Caller>,
+    conversion: Arc<Converter>,
     asks_policies: bool,
     asks_mutating: bool,
     asks_validating: bool,
@@ -71,16 +59,18 @@ impl DynamicAdmission {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         authorizer: Arc<Authorizer>,
-        caller: Box<dyn Caller>,
+        caller: Arc<dyn Caller>,
+        conversion: Arc<Converter>,
         plugins: &Plugins,
     ) -> Self {
-        Self::with(store, authorizer, caller, plugins, &Cel)
+        Self::with(store, authorizer, caller, conversion, plugins, &Cel)
     }
 
     fn with(
         store: Arc<dyn Store>,
         authorizer: Arc<Authorizer>,
-        caller: Box<dyn Caller>,
+        caller: Arc<dyn Caller>,
+        conversion: Arc<Converter>,
         plugins: &Plugins,
         compiler: &'static dyn Compiler,
     ) -> Self {
@@ -90,6 +80,7 @@ impl DynamicAdmission {
             store,
             authorizer,
             caller,
+            conversion,
             asks_policies: plugins.has(Plugin::ValidatingAdmissionPolicy),
             asks_mutating: plugins.has(Plugin::MutatingAdmissionWebhook),
             asks_validating: plugins.has(Plugin::ValidatingAdmissionWebhook),
@@ -113,14 +104,14 @@ impl DynamicAdmission {
             || (self.asks_policies && !configuration.bindings.is_empty())
     }
 
-    fn cluster(&self) -> Stored<'_> {
-        Stored { store: &*self.store, catalog: &self.catalog }
+    fn cluster<'a>(&'a self, params: &'a ConvertedParams) -> Stored<'a> {
+        Stored { store: &*self.store, catalog: &self.catalog, params }
     }
 
     /// The labels of a namespace.
     fn namespace_labels(&self, name: &str) -> Option<api::facts::Facts> {
         use api::dynamic_admission::policy::Cluster as _;
-        self.cluster().namespace(name).map(|namespace| labels(&namespace))
+        self.cluster(&ConvertedParams::default()).namespace(name).map(|namespace| labels(&namespace))
     }
 }
 

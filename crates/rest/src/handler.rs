@@ -326,11 +326,11 @@ async fn resource(
         }
         let bytes = body.as_ref().map(|body| body.bytes.clone()).unwrap_or_default();
         let accept = context.header(header::ACCEPT);
-        context.view.form = match target.kind.table_type() {
-            Some(_) => negotiate::choose(accept, target.name.is_none())?,
-            // A Scale is not a custom resource.
-            None if target.subresource.is_some_and(|sub| sub.name == SCALE) => negotiate::choose(accept, false)?,
-            None => negotiate::choose_custom(accept)?,
+        // A Scale is not a custom resource.
+        let is_custom = target.kind.is_custom() && target.subresource.is_none_or(|sub| sub.name != SCALE);
+        context.view.form = match is_custom {
+            true => negotiate::choose_custom(accept)?,
+            false => negotiate::choose(accept, target.name.is_none())?,
         };
         context.view.form.pretty |= matches!(context.param("pretty"), Some("true" | "1"));
         context.view.include = Include::parse(context.param("includeObject").unwrap_or_default())?;
@@ -378,11 +378,12 @@ async fn limited(
 /// The response to a failed request.
 pub(crate) fn failed(view: &View, status: &Status) -> Reply {
     let reply = Reply::document(status.code, view.status(status));
-    if status.code != 429 {
-        return reply;
-    }
     let seconds = status.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_u64());
-    reply.with(header::RETRY_AFTER, seconds.unwrap_or(1).to_string())
+    match seconds.filter(|_| status.code == 429) {
+        // An eviction that a budget refuses has no time: the client chooses when to try again.
+        None => reply,
+        Some(seconds) => reply.with(header::RETRY_AFTER, seconds.to_string()),
+    }
 }
 
 /// The metric labels of a request.

@@ -7,8 +7,10 @@
 //! Clients use the crate `client`; `local` is its watch within the process of the server, `join` adds a machine to the cluster.
 
 mod body;
+mod bundle_verifier;
 mod compress;
 mod connections;
+mod conversion;
 mod dial;
 mod discovery;
 mod download;
@@ -36,6 +38,7 @@ mod verbs;
 mod version;
 mod view;
 mod watch;
+mod webhooks;
 
 pub mod audit;
 pub mod auth;

@@ -102,7 +102,7 @@ fn split(entry: &Entry) -> (&str, &str) {
 /// A stored object as this kind shows it. Two kinds may share a table; the one that is stored as shown is not decoded.
 fn shown(kind: &Kind, entry: &Entry) -> Object {
     let (namespace, name) = split(entry);
-    let value = if kind.rules.converts(entry.modified) {
+    let value = if kind.reshapes(&entry.value, entry.modified) {
         object::encode(&kind.rules.stored_to_shown(object::decode(kind, &entry.value, entry.modified)))
     } else {
         entry.value.clone()

@@ -8,6 +8,7 @@ mod create;
 mod delete;
 mod dynamic;
 mod escalation;
+mod evict;
 mod param_rights;
 mod restriction;
 mod service_account;
@@ -19,11 +20,12 @@ use std::sync::Arc;
 
 use api::admission::{Notes, Plugins};
 use api::custom::Kinds;
+use api::facts::Facts;
 use api::kind::{Kind, Subresource};
 use api::lifecycle;
-use api::object;
 use api::status::Status;
 use api::value::ValueExt as _;
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::Value;
 use store::admission::{Admission, Request};
@@ -33,9 +35,11 @@ use store::{CommitError, Compare, Entry, Key, KindCatalog, Op, Store, Table, Txn
 use crate::audit::Recorder;
 use crate::auth::User;
 use crate::authz::{Attributes, Authorizer};
+use crate::conversion::Converter;
 use crate::dynamic_admission::DynamicAdmission;
 use crate::view;
 
+pub(crate) use admission::why_required;
 pub(crate) use create::{check_name, match_namespace};
 pub(crate) use delete::Deletion;
 pub(crate) use dynamic::About;
@@ -56,6 +60,8 @@ pub(crate) struct Registry {
     pub(crate) plugins: Plugins,
     /// Policies and webhooks.
     pub(crate) dynamic: Arc<DynamicAdmission>,
+    /// Conversion of custom resources by webhooks.
+    pub(crate) conversion: Arc<Converter>,
     /// Whether this cluster allocates pod CIDRs of Nodes; nodes then may not set them.
     pub(crate) allocates_pod_cidrs: bool,
 }
@@ -165,7 +171,12 @@ impl Registry {
         self.catalog.read(&*self.store)
     }
 
-    /// One object.
+    /// One object, in the version of the call.
+    pub(crate) async fn read(&self, call: &Call<'_>, name: &str) -> Result<Arc<Entry>, Status> {
+        self.conversion.entry(call.kind, self.get(call, name)?).await
+    }
+
+    /// One object, as it is stored.
     pub(crate) fn get(&self, call: &Call<'_>, name: &str) -> Result<Arc<Entry>, Status> {
         self.store.get(&call.key(name)).ok_or_else(|| call.not_found(name))
     }
@@ -207,25 +218,29 @@ impl Registry {
         Ok((out, claims.into_txn()))
     }
 
+    /// The stored form of an object of the call's version.
+    async fn stored_form(&self, call: &Call<'_>, object: &Value) -> Result<StoredForm, WriteError> {
+        let kind = call.kind;
+        let converted = if kind.is_custom() {
+            Some(self.conversion.to_storage(kind, object).await.map_err(WriteError::Refused)?)
+        } else {
+            kind.rules.converts(u64::MAX).then(|| kind.rules.shown_to_stored(object.clone()))
+        };
+        let stored = converted.as_ref().unwrap_or(object);
+        Ok(StoredForm { value: kind.encode(stored), facts: Arc::new(kind.facts(stored)) })
+    }
+
     /// Stores an object together with its claims.
     async fn put(
         &self,
         call: &Call<'_>,
         name: &str,
-        object: &Value,
+        stored: StoredForm,
         modified: u64,
         mut txn: Txn,
     ) -> Result<Entry, WriteError> {
         let key = call.key(name);
-        let stored_form;
-        let stored = if call.kind.rules.converts(u64::MAX) {
-            stored_form = call.kind.rules.shown_to_stored(object.clone());
-            &stored_form
-        } else {
-            object
-        };
-        let value = object::encode(stored);
-        let facts = Arc::new(call.kind.facts(stored));
+        let StoredForm { value, facts } = stored;
         let ttl = call.kind.ttl.map(std::time::Duration::from_secs);
         txn.compares.insert(0, Compare { key: key.clone(), modified });
         txn.ops.push(Op::Put { key: key.clone(), value: value.clone(), facts: facts.clone(), ttl });
@@ -248,6 +263,12 @@ impl Registry {
         }
         self.store.commit(txn).await.map_err(WriteError::from)
     }
+}
+
+/// An object as it is stored.
+struct StoredForm {
+    value: Bytes,
+    facts: Arc<Facts>,
 }
 
 /// Why a write failed.
@@ -273,7 +294,7 @@ impl From<CommitError> for WriteError {
     }
 }
 
-/// The current object, as this kind shows it.
+/// The current object, as this kind shows it; of what a webhook converts, only the metadata unless it was converted.
 fn old_object(kind: &Kind, entry: &Entry) -> Value {
     view::read(kind, entry)
 }

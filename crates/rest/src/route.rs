@@ -154,7 +154,7 @@ fn resource<'a>(
     let subresource = match part {
         Some(part) => match (kind.subresource(part), name) {
             (Some(part), _) => Some(part),
-            (None, Some(name)) if kind.table_type().is_none() => return Some(Err((kind, name))),
+            (None, Some(name)) if kind.is_custom() => return Some(Err((kind, name))),
             (None, _) => return None,
         },
         None => None,

@@ -26,10 +26,10 @@ use crate::auth::impersonate::Impersonation;
 use crate::auth::{Authenticator, certificate};
 use crate::authz::Authorizer;
 use crate::connections::{Activity, ConnectionLimits, Connections, Counted, Slot, Tracked};
+use crate::conversion::Converter;
 use crate::dial::DialPolicy;
 use crate::download::Downloads;
 use crate::dynamic_admission::DynamicAdmission;
-use crate::dynamic_admission::client::WebhookClient;
 use crate::fairness::Fairness;
 use crate::handler::{self, Peer, Shared};
 use crate::metrics::{ExtraMetrics, Metrics};
@@ -39,6 +39,8 @@ use crate::pki::{Clients, Live, Pki};
 use crate::registry::Registry;
 use crate::ui;
 use crate::upload::Uploads;
+use crate::webhooks::Caller;
+use crate::webhooks::client::WebhookClient;
 
 use local::LocalListener;
 pub use local::LocalSocket;
@@ -124,14 +126,22 @@ impl Server {
         let fairness = Fairness::new(options.max_in_flight, options.request_timeout, metrics.clone());
         let dial = Arc::new(DialPolicy::new(listening, options.local_node));
         let authorizer = Arc::new(Authorizer::new(options.store.clone()));
-        let webhooks = WebhookClient::new(options.store.clone(), options.ranges.clone(), dial.clone());
-        let dynamic =
-            DynamicAdmission::new(options.store.clone(), authorizer.clone(), Box::new(webhooks), &options.plugins);
+        let webhooks: Arc<dyn Caller> =
+            Arc::new(WebhookClient::new(options.store.clone(), options.ranges.clone(), dial.clone()));
+        let conversion = Arc::new(Converter::new(webhooks.clone()));
+        let dynamic = DynamicAdmission::new(
+            options.store.clone(),
+            authorizer.clone(),
+            webhooks,
+            conversion.clone(),
+            &options.plugins,
+        );
         let dynamic = Arc::new(dynamic);
         let shared = Arc::new(Shared {
             registry: Registry {
                 authorizer,
                 dynamic,
+                conversion,
                 catalog: store::KindCatalog::new(&*options.store),
                 store: options.store,
                 ranges: options.ranges,

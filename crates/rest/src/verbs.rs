@@ -46,7 +46,7 @@ pub(crate) fn verb(context: &RequestContext<'_>, target: &Target<'_>) -> Option<
         };
     }
     // A custom resource may be created at the URL of an object.
-    let is_custom = target.kind.table_type().is_none();
+    let is_custom = target.kind.is_custom();
     if is_custom && target.subresource.is_none() && context.method == Method::POST {
         return Some("create");
     }
@@ -73,7 +73,7 @@ pub(crate) fn verb(context: &RequestContext<'_>, target: &Target<'_>) -> Option<
 
 /// The error for a method that a resource does not have.
 pub(crate) fn not_allowed(context: &RequestContext<'_>, target: &Target<'_>) -> Status {
-    if target.kind.table_type().is_some() {
+    if !target.kind.is_custom() {
         return Status::method_not_allowed();
     }
     let verb = match (context.method.as_str(), target.name.is_some()) {

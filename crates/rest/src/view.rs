@@ -68,7 +68,7 @@ pub(crate) struct Document {
     pub(crate) body: Bytes,
 }
 
-/// A stored object as this kind shows it.
+/// A stored object as this kind shows it. What a webhook converts was converted before (`crate::conversion`).
 pub(crate) fn read(kind: &Kind, entry: &Entry) -> Value {
     read_at(kind, entry, entry.modified)
 }
@@ -76,7 +76,7 @@ pub(crate) fn read(kind: &Kind, entry: &Entry) -> Value {
 /// A stored object with another revision (that of its deletion).
 pub(crate) fn read_at(kind: &Kind, entry: &Entry, revision: u64) -> Value {
     let object = object::decode(kind, &entry.value, revision);
-    if !kind.rules.converts(entry.modified) {
+    if !kind.reshapes(&entry.value, entry.modified) {
         return object;
     }
     typed(kind, kind.rules.stored_to_shown(object))
@@ -90,7 +90,7 @@ fn typed(kind: &Kind, mut object: Value) -> Value {
 
 /// Encodes one stored object as JSON.
 pub(crate) fn write_entry(out: &mut Vec<u8>, kind: &Kind, entry: &Entry, revision: u64, typed: bool) {
-    if kind.rules.converts(entry.modified) {
+    if kind.reshapes(&entry.value, entry.modified) {
         let mut object = read_at(kind, entry, revision);
         if !typed {
             untype(&mut object);
@@ -192,7 +192,7 @@ impl View {
                 self.write(&list, |_| proto::encode_partial_list(&meta.to_value(), &items))
             }
             Transform::None | Transform::Partial { .. } => {
-                let is_custom = kind.table_type().is_none();
+                let is_custom = kind.is_custom();
                 let items: Vec<Value> = objects
                     .map(|mut object| {
                         if !is_custom {
@@ -203,7 +203,7 @@ impl View {
                     .collect();
                 let list = json!({
                     "kind": kind.list_kind(), "apiVersion": kind.api_version(),
-                    "metadata": meta.to_value(), "items": items,
+                    "metadata": meta.of_list(kind), "items": items,
                 });
                 self.write(&list, |_| Vec::new())
             }
@@ -285,6 +285,15 @@ impl View {
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 impl ListMeta {
+    /// The metadata of a list of a kind. Lists of custom resources have a continue token even when it is empty.
+    fn of_list(&self, kind: &Kind) -> Value {
+        let mut metadata = self.to_value();
+        if kind.is_custom() {
+            metadata.put("continue", self.continue_token.as_str());
+        }
+        metadata
+    }
+
     /// Its JSON.
     pub(crate) fn to_value(&self) -> Value {
         let mut out = Map::new();
@@ -302,12 +311,9 @@ impl ListMeta {
 fn json_list(kind: &Kind, entries: &[std::sync::Arc<Entry>], meta: &ListMeta) -> Vec<u8> {
     let size: usize = entries.iter().map(|entry| entry.value.len() + 40).sum();
     let mut out = Vec::with_capacity(size + 256);
-    // Custom resources are typed in lists, and their lists have a continue token even when it is empty.
-    let is_custom = kind.table_type().is_none();
-    let mut metadata = meta.to_value();
-    if is_custom {
-        metadata.put("continue", meta.continue_token.as_str());
-    }
+    // Custom resources are typed in lists.
+    let is_custom = kind.is_custom();
+    let metadata = meta.of_list(kind);
     let _ = write!(
         out,
         "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",

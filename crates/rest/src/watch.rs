@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use store::{Entry, Event, Watch};
 use tokio::time::Instant;
 
+use crate::conversion::{self, Converter};
 use crate::negotiate::{Media, Transform};
 use crate::view::{self, View};
 
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) kind: &'static Kind,
     pub(crate) selector: Selector,
     pub(crate) view: View,
+    /// Converts objects of events.
+    pub(crate) conversion: Arc<Converter>,
     /// The initial objects.
     pub(crate) initial: Vec<Arc<Entry>>,
     /// The revision of the bookmark that ends the initial objects.
@@ -106,6 +109,13 @@ impl Feed {
             };
             match found {
                 Ok(events) => {
+                    let events = match converted(&self.plan, events).await {
+                        Ok(events) => events,
+                        Err(status) => {
+                            self.done = true;
+                            return Some(error_event(&self.plan.view, &status));
+                        }
+                    };
                     let mut out = Vec::new();
                     for event in events {
                         self.write_event(&mut out, &event);
@@ -158,7 +168,7 @@ impl Feed {
         let shared = form.media == Media::Json
             && form.transform == Transform::None
             && watch_event.kind == natural
-            && !self.plan.kind.rules.converts(watch_event.entry.modified);
+            && !self.plan.kind.reshapes(&watch_event.entry.value, watch_event.entry.modified);
         if shared {
             let line = event.encoded.get_or_init(|| {
                 let mut line = Vec::with_capacity(watch_event.entry.value.len() + 160);
@@ -210,6 +220,31 @@ impl Feed {
     }
 }
 
+/// Events with their objects in the version of the watch; all that are pending are converted together.
+async fn converted(plan: &Plan, events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, Status> {
+    let (kind, selector) = (plan.kind, &plan.selector);
+    if !conversion::applies(kind) {
+        return Ok(events);
+    }
+    let events: Vec<_> = events.into_iter().filter(|event| may_select(selector, &event.entry)).collect();
+    // The previous object decides about entering and leaving a selection, and is the one that a deletion shows.
+    let needs_previous = |event: &Event| event.deleted || !selector.is_everything();
+    let mut entries = Vec::new();
+    for event in &events {
+        entries.extend((!event.deleted).then(|| event.entry.clone()));
+        entries.extend(event.previous.clone().filter(|_| needs_previous(event)));
+    }
+    let mut converted = plan.conversion.entries(kind, entries).await?.into_iter();
+    let rebuilt = events.iter().map(|event| {
+        let entry = if event.deleted { None } else { converted.next() };
+        let entry = entry.unwrap_or_else(|| event.entry.clone());
+        let previous = event.previous.clone();
+        let previous = if needs_previous(event) { previous.and_then(|_| converted.next()) } else { previous };
+        Arc::new(Event::new(event.revision, entry, previous, event.deleted))
+    });
+    Ok(rebuilt.collect())
+}
+
 /// The event for a watch with this selector: entering the selection is an addition, leaving it a deletion.
 fn watch_event<'a>(kind: &Kind, selector: &Selector, event: &'a Event) -> Option<WatchEvent<'a>> {
     let matches = |entry: &Entry| selects(kind, selector, entry);
@@ -224,10 +259,17 @@ fn watch_event<'a>(kind: &Kind, selector: &Selector, event: &'a Event) -> Option
     }
 }
 
+/// Whether a selector may match an entry, by its name alone.
+pub(crate) fn may_select(selector: &Selector, entry: &Entry) -> bool {
+    let (namespace, name) = entry.key.name.split_once('/').unwrap_or(("", &entry.key.name));
+    selector.name_requirement().is_none_or(|wanted| wanted == name)
+        && selector.namespace_requirement().is_none_or(|wanted| wanted == namespace)
+}
+
 /// Whether a selector matches an entry. Fields of custom resources are not among the facts of the store.
 pub(crate) fn selects(kind: &Kind, selector: &Selector, entry: &Entry) -> bool {
     let (namespace, name) = entry.key.name.split_once('/').unwrap_or(("", &entry.key.name));
-    if selector.asks_for_fields() && kind.table_type().is_none() {
+    if selector.asks_for_fields() && kind.is_custom() {
         return selector.matches(&kind.all_facts(&view::read(kind, entry)), namespace, name);
     }
     selector.matches(&entry.facts, namespace, name)

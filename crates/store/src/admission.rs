@@ -1,7 +1,7 @@
 //! Admission plugins that read the store: they complete and check an object in the transaction that writes it.
 //!
 //! ```text
-//! new object ─▶ fill (ServiceAccount, LimitRanger) ─▶ rules of the kind ─▶ check (LimitRanger, PodSecurity, ResourceQuota) ─▶ commit
+//! new object ─▶ fill (ServiceAccount, LimitRanger, Priority) ─▶ rules of the kind ─▶ check (LimitRanger, PodSecurity, Priority, ResourceQuota) ─▶ commit
 //! ```
 //! The objects that a plugin relied on become conditions of the transaction, and the usage of a quota becomes part of it. The API
 //! server and controllers share this code, so that Pods from templates are checked too.
@@ -9,6 +9,7 @@
 mod dynamic;
 mod limits;
 mod pod_security;
+mod priority;
 mod service_account;
 
 use api::admission::{Notes, Plugin, Plugins};
@@ -65,7 +66,8 @@ impl Admission<'_> {
     pub fn fill(&self, request: &Request<'_>, object: &mut Value) -> Result<Vec<Compare>, Status> {
         let account = self.fill_account(request, object)?;
         self.fill_limits(request, object);
-        Ok(account.into_iter().collect())
+        let class = self.fill_priority(request, object)?;
+        Ok(account.into_iter().chain(class).collect())
     }
 
     /// Checks an object that passed the rules of its kind; `old` is the object it replaces. The usage of quotas is added to the transaction.
@@ -82,6 +84,7 @@ impl Admission<'_> {
     ) -> Result<(), Status> {
         self.check_limits(request, new, old)?;
         self.check_pod_security(request, new, old, notes)?;
+        self.check_default_class(request, new, old)?;
         self.charge_quotas(request, new, old, txn)
     }
 

@@ -101,7 +101,7 @@ func main() {
 	}
 	verbs := []string{"create", "get", "list", "watch", "update", "patch", "delete", "deletecollection"}
 	letters := "cglwupdD"
-	clusterScoped := map[string]bool{"namespaces": true, "nodes": true, "selfsubjectreviews": true, "tokenreviews": true, "selfsubjectaccessreviews": true, "selfsubjectrulesreviews": true, "subjectaccessreviews": true, "certificatesigningrequests": true, "ingressclasses": true, "ipaddresses": true, "servicecidrs": true, "clusterrolebindings": true, "clusterroles": true}
+	clusterScoped := map[string]bool{"namespaces": true, "nodes": true, "selfsubjectreviews": true, "tokenreviews": true, "selfsubjectaccessreviews": true, "selfsubjectrulesreviews": true, "subjectaccessreviews": true, "certificatesigningrequests": true, "ingressclasses": true, "ipaddresses": true, "servicecidrs": true, "clusterrolebindings": true, "clusterroles": true, "apiservices": true, "csidrivers": true, "csinodes": true, "flowschemas": true, "persistentvolumes": true, "prioritylevelconfigurations": true, "runtimeclasses": true, "storageclasses": true, "volumeattachments": true}
 	f, _ := os.Open(os.Args[1])
 	sc := bufio.NewScanner(f)
 	var titles []string
@@ -135,7 +135,7 @@ func main() {
 				}
 				hasName := verb == "get" || verb == "update" || verb == "patch" || verb == "delete" || sub != ""
 				object := c.own
-				if res == "nodes" || res == "leases" {
+				if res == "nodes" || res == "leases" || res == "csinodes" {
 					object = c.nodeName
 				}
 				if res == "namespaces" {

@@ -1,7 +1,7 @@
 //! Who may do what: every kind, subresource and verb for every class of caller, held against `docs/access.txt`.
 //!
-//! The table is read by people, so a cell lists verbs by their letters. Each cell is asked for twice: by a SubjectAccessReview, and by a
-//! request of that caller, which is refused with 403 if and only if the cell does not have the verb.
+//! The table is read by people, so a cell lists verbs by their letters. Each cell is checked twice: by a SubjectAccessReview, and by a
+//! request of that caller, which is rejected with 403 if and only if the cell does not have the verb.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -26,7 +26,7 @@ const VERBS: [(&str, char); 8] = [
 /// Subresources that are connections: their answers are not only those of authorization.
 const CONNECTIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// A class of callers: one of them, and which objects it is asked about.
+/// A class of callers: one of them, and the objects it is checked with.
 struct Caller {
     title: &'static str,
     user: &'static str,
@@ -104,11 +104,11 @@ impl Served {
         format!("{}{group}{part}", self.resource)
     }
 
-    /// The namespace and the name of the object that a caller asks about.
+    /// The namespace and the name of the object that a caller is checked with.
     fn object(&self, caller: &Caller, verb: &str) -> (&'static str, &'static str) {
         let (plain, node) = caller.objects;
         let name = match self.resource.as_str() {
-            "nodes" | "leases" => node,
+            "csinodes" | "leases" | "nodes" => node,
             "namespaces" => NAMESPACE,
             _ => plain,
         };
@@ -179,7 +179,7 @@ fn make(admin: &mut Wire, path: &str, body: &Value) {
     let _ = admin.ask("POST", path, &[JSON], body.to_string().as_bytes()).success();
 }
 
-/// The objects that callers are asked about.
+/// The objects that callers are checked with.
 fn populate(admin: &mut Wire) {
     make(admin, "/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}}));
     let inside = format!("/api/v1/namespaces/{NAMESPACE}");
@@ -208,7 +208,7 @@ fn populate(admin: &mut Wire) {
     }
 }
 
-/// What a SubjectAccessReview says.
+/// The result of a SubjectAccessReview.
 fn reviewed(admin: &mut Wire, served: &Served, verb: &str, caller: &Caller) -> bool {
     let (namespace, name) = served.object(caller, verb);
     let review = json!({"spec": {
@@ -241,7 +241,7 @@ fn requested(server: &Server, admin: &mut Wire, served: &Served, verb: &str, cal
     if verb != "watch" {
         return admin.ask(method, &target, &headers, body).code;
     }
-    // A watch goes on, so it has a connection of its own, which ends here.
+    // A watch does not end, so it has its own connection, which is closed here.
     let mut wire = Wire::admin(server);
     wire.send(&request(method, &target, &headers, body)).expect("sent");
     wire.head().expect("an answer").code

@@ -1,5 +1,7 @@
 //! Custom resources (B07) beyond the recorded answers: what clients, restarts, deletions and permissions make of them.
 
+mod conversion;
+
 use serde_json::{Value, json};
 use testbed::session::Session;
 use testbed::{Home, Server};
@@ -77,6 +79,11 @@ fn b07_kubectl_uses_a_custom_resource_like_any_other() {
     let input = widget("a", &json!({"replicas": 1})).to_string();
     assert_eq!(server.kubectl_with(&["apply", "-f", "-"], &input).success().trim(), "widget.example.com/a created");
     assert_eq!(server.kubectl_with(&["apply", "-f", "-"], &input).success().trim(), "widget.example.com/a unchanged");
+    let changed = widget("a", &json!({"replicas": 4})).to_string();
+    assert_eq!(
+        server.kubectl_with(&["apply", "-f", "-"], &changed).success().trim(),
+        "widget.example.com/a configured"
+    );
     let table = kubectl("get wd");
     let words: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!((words[0][..2].to_vec(), words[1][..2].to_vec()), (vec!["NAME", "COLOR"], vec!["a", "red"]), "{table}");
@@ -172,6 +179,17 @@ fn b07_a_role_grants_verbs_on_custom_resources_and_nothing_else() {
     assert_eq!(can("update widgets.example.com --subresource=status"), "no");
     assert!(server.kubectl("get widget a --as=alice").success().contains("red"));
     assert!(server.kubectl("delete widget a --as=alice").failure().contains("forbidden"));
+}
+
+/// A request may be allowed because of the name in its URL.
+#[test]
+fn b07_a_create_at_the_url_of_an_object_creates_that_object_and_no_other() {
+    let (_server, mut session) = established();
+    let refused = session.post(&format!("{WIDGETS}/a"), &widget("b", &json!({}))).refused(400);
+    assert!(refused.contains("does not match the name on the URL"), "{refused}");
+    assert_eq!(session.names(WIDGETS), Vec::<String>::new());
+    drop(session.post(&format!("{WIDGETS}/a"), &widget("a", &json!({}))).success());
+    assert_eq!(session.names(WIDGETS), ["a"]);
 }
 
 #[test]

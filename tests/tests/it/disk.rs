@@ -4,6 +4,7 @@
 //! writes and nothing else: they are refused with the next step, reads and watches go on, and the first write after there is
 //! room again succeeds. A start that cannot succeed ends with exit code 1 and a sentence that names the file.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -79,7 +80,7 @@ fn create_until_refused(api: &mut Session, prefix: &str) -> (Vec<String>, Answer
     panic!("the disk never became full")
 }
 
-/// The refusal says what is wrong, that nothing happened, and what to do.
+/// The error states what is wrong, that nothing happened, and what to do.
 #[track_caller]
 fn assert_says_full(answer: Answer) {
     let status = answer.body.clone();
@@ -199,7 +200,7 @@ fn what_was_refused_for_want_of_room_claims_nothing() {
     assert_eq!(text(&made, "/spec/clusterIP"), "10.96.0.42");
 }
 
-/// A start that ends with exit code 1 and says all of these.
+/// A start that ends with exit code 1 and prints all of these.
 #[track_caller]
 fn assert_refused(refused: &Run, says: &[&str]) {
     assert_eq!(refused.code, Some(1), "{refused:?}");
@@ -244,8 +245,8 @@ fn a_start_without_permission_fails_and_says_what_to_do() {
     let dir = testbed::folder();
     let open = fs::Permissions::from_mode(0o755);
     fs::set_permissions(dir.path(), open).expect("opened");
-    // A copy, because nobody else may be able to reach the place where it was built. Made by another process: a file that
-    // this one has open for writing cannot be run, and its children have it open until they become another program.
+    // A copy, because other users may not be able to access the place where it was built. Made by another process: a file
+    // that this one has open for writing cannot be executed, and its children have it open until they exec another program.
     let program = dir.path().join("waypost");
     let _ = run(Command::new("cp").arg(binary()).arg(&program), "").success();
     let as_nobody = |data: &Path| {
@@ -294,6 +295,7 @@ fn stopped() -> (TempDir, PathBuf) {
     let dir = testbed::folder();
     let mut server = Server::start_with(Home::Kept(dir.path().to_owned()), &[]);
     let mut api = server.session();
+    wait_for_controllers(&api);
     for number in 0..10 {
         api.create(&format!("s{number}"), json!({"ports": [{"port": 80}]}));
     }
@@ -302,6 +304,19 @@ fn stopped() -> (TempDir, PathBuf) {
     let log =
         files.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "wal")).expect("a log");
     (dir, log)
+}
+
+/// Waits until the controllers have created what every namespace has: they write nothing after the objects of the test then.
+fn wait_for_controllers(api: &Session) {
+    for (path, name) in [("/api/v1/serviceaccounts", "default"), ("/api/v1/configmaps", "kube-root-ca.crt")] {
+        let mut namespaces = BTreeSet::new();
+        let _ = api.watch(path, "").until(|_, object| {
+            if text(object, "/metadata/name") == name {
+                namespaces.insert(text(object, "/metadata/namespace").to_owned());
+            }
+            namespaces.len() == 4
+        });
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows the wire: when these pass, programs written for Kubernetes in Rust work unchanged.
 
+mod controller;
 mod crud;
 mod reflector;
 mod restart;
@@ -16,7 +17,7 @@ use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
 use testbed::Server;
 
-/// A client of its own, as the administrator.
+/// A new client, as the administrator.
 async fn client(server: &Server) -> Client {
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).expect("a kubeconfig");
     let config =

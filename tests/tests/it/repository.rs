@@ -1,6 +1,7 @@
 //! Rules of the repository that a compiler does not check: dependencies between crates, documents, licences, built files.
 
 mod bundle;
+mod conformance;
 mod dependencies;
 mod documents;
 mod imports;
@@ -14,7 +15,7 @@ use std::process::Command;
 use serde_json::Value;
 use testbed::run;
 
-/// Which crate may use which. ARCHITECTURE.md has the same table in words.
+/// Which crate may use which. ARCHITECTURE.md describes the same table.
 const EDGES: &[(&str, &[&str])] = &[
     ("api", &["cel"]),
     ("cel", &[]),

@@ -1,12 +1,16 @@
-//! Deployments, ReplicaSets, StatefulSets and ReplicationControllers with the real kubectl.
+//! Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and ReplicationControllers with the real kubectl.
 //!
-//! Only [`agent`] and [`images`] have one that runs Pods. In the others a thread of the test plays the kubelet. It watches Pods, says of those that have a node that they
-//! run and are ready, and lets those go that are being deleted. So what is tested is what the server and its controllers do.
+//! Only [`agent`] and [`images`] have one that runs Pods. In the others a thread of the test acts as the kubelet. It watches Pods, reports those that
+//! are bound to a node as running and ready, and removes those that are being deleted. So what is tested is the server and its controllers.
 
 mod agent;
+mod daemons;
+mod disruption;
 mod images;
+mod jobs;
 mod join;
 mod kinds;
+mod priority;
 mod rolling;
 mod rollout;
 mod scale;
@@ -23,7 +27,7 @@ use testbed::{Home, Run, Server};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A server with Nodes that are ready, and somebody who plays their kubelets.
+/// A server with Nodes that are ready, and a thread that acts as their kubelets.
 struct Stage {
     server: Server,
     kubelet: Option<JoinHandle<()>>,
@@ -38,9 +42,9 @@ impl Stage {
         stage.with_kubelet()
     }
 
-    /// Nodes that nobody looks after.
+    /// Nodes without a kubelet.
     fn without_kubelet(nodes: &[&str]) -> Self {
-        // Nobody sends heartbeats here, and a busy machine may be slow.
+        // No heartbeats are sent here, and a busy machine may be slow.
         let home = testbed::folder();
         let server = Server::start_with(Home::Own(home), &["--node-monitor-grace-period", "600s"]);
         let mut session = server.session();
@@ -149,7 +153,7 @@ fn running(pod: &Value, ip: &str) -> Value {
     let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     conditions.retain(|condition| condition["type"] == "PodScheduled");
     for kind in ["Initialized", "ContainersReady", "Ready"] {
-        // Long ago, so that nobody has to wait until the Pod counts as available.
+        // Long ago, so that no test has to wait until the Pod counts as available.
         conditions.push(json!({"type": kind, "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}));
     }
     let statuses: Vec<Value> = pod["spec"]["containers"]

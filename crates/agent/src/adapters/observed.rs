@@ -85,7 +85,7 @@ pub fn facts(pod: &Value, observed: &Observed, probe: ProbeState<'_>, host: &[Ip
         // Source of podIPs for a Pod on the host network.
         host: if pod.flag("spec.hostNetwork") && !addresses.is_empty() { addresses } else { host.to_vec() },
         started: Some(started),
-        deleted: false,
+        ..Facts::default()
     }
 }
 

@@ -116,6 +116,12 @@ fn id_of(pod: &Value) -> PodId {
     PodId { namespace: pod.text("metadata.namespace").to_owned(), name: pod.text("metadata.name").to_owned() }
 }
 
+/// Whether an agent has completed the deletion of a Pod that a finalizer keeps. A worker would report containers that never started.
+fn is_ended(pod: &Value) -> bool {
+    let deleted = pod.has("metadata.deletionTimestamp") && pod.int("metadata.deletionGracePeriodSeconds") == 0;
+    deleted && matches!(pod.text("status.phase"), "Succeeded" | "Failed")
+}
+
 impl PodManager {
     fn handle(&mut self, event: Event, vanished: &[Box<str>]) {
         for key in vanished {
@@ -169,6 +175,9 @@ impl PodManager {
         if self.machine.adopted.lock().contains_key(&id) {
             // The name belonged to an adopted Pod before.
             let _ = self.adopted.send(AdapterEvent::PodDeleted(id.clone(), None));
+        }
+        if is_ended(&pod) && !self.machine.dir.pod(&uid).path().exists() {
+            return;
         }
         self.spawn(Worker::new(self.machine.clone(), pod.clone()), id, uid, pod);
     }

@@ -12,14 +12,17 @@ use api::value::ValueExt as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::eviction;
 use super::spec::{Role, Spec};
 use crate::facts::{Facts, Sandbox, State};
 
 /// Other inputs of the status.
-pub(super) struct Context {
+pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
     /// Whether `activeDeadlineSeconds` has passed.
     pub(super) overdue: bool,
+    /// The message of an eviction.
+    pub(super) evicted: Option<&'a str>,
 }
 
 /// A metav1.Time.
@@ -27,13 +30,13 @@ pub(super) fn time(at: Timestamp) -> Value {
     Value::String(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-pub(super) fn status(pod: &Value, spec: &Spec<'_>, facts: &Facts, context: &Context) -> Value {
+pub(super) fn status(pod: &Value, spec: &Spec<'_>, facts: &Facts, context: &Context<'_>) -> Value {
     let mut out = pod.at("status").as_object().cloned().unwrap_or_default();
     let phase = phase(pod, spec, facts, context);
     out.insert("phase".to_owned(), phase.into());
-    if context.overdue {
-        out.insert("reason".to_owned(), "DeadlineExceeded".into());
-        out.insert("message".to_owned(), "Pod was active on the node longer than the specified deadline".into());
+    if let Some((reason, message)) = reason(pod, context) {
+        out.insert("reason".to_owned(), reason.into());
+        out.insert("message".to_owned(), message.into());
     }
     out.insert("observedGeneration".to_owned(), pod.at("metadata.generation").clone());
     if let Some(started) = facts.started {
@@ -49,6 +52,22 @@ pub(super) fn status(pod: &Value, spec: &Spec<'_>, facts: &Facts, context: &Cont
     }
     out.retain(|_, value| !value.is_null());
     Value::Object(out)
+}
+
+/// Why the agent ends the Pod. An eviction that is reported already is kept.
+fn reason<'a>(pod: &Value, context: &Context<'a>) -> Option<(&'static str, &'a str)> {
+    match context.evicted {
+        Some(_) if is_terminal(pod) => None,
+        Some(message) => Some((eviction::REASON, message)),
+        None if context.overdue && pod.text("status.reason") != eviction::REASON => {
+            Some(("DeadlineExceeded", "Pod was active on the node longer than the specified deadline"))
+        }
+        None => None,
+    }
+}
+
+fn is_terminal(pod: &Value) -> bool {
+    matches!(pod.text("status.phase"), "Succeeded" | "Failed")
 }
 
 fn addresses(out: &mut Map<String, Value>, pod: &Value, facts: &Facts) {
@@ -67,12 +86,12 @@ fn addresses(out: &mut Map<String, Value>, pod: &Value, facts: &Facts) {
     }
 }
 
-fn phase(pod: &Value, spec: &Spec<'_>, facts: &Facts, context: &Context) -> &'static str {
+fn phase(pod: &Value, spec: &Spec<'_>, facts: &Facts, context: &Context<'_>) -> &'static str {
     match pod.text("status.phase") {
         // Terminal phases never change.
         "Succeeded" => return "Succeeded",
         "Failed" => return "Failed",
-        _ if context.overdue || spec.init_failed(facts) => return "Failed",
+        _ if context.overdue || context.evicted.is_some() || spec.init_failed(facts) => return "Failed",
         _ => {}
     }
     let main: Vec<_> = spec.of(Role::Main).map(|part| (part.name, facts.containers.get(part.name))).collect();
@@ -86,9 +105,8 @@ fn phase(pod: &Value, spec: &Spec<'_>, facts: &Facts, context: &Context) -> &'st
             main.iter().all(|(_, found)| found.and_then(|found| found.ending()).is_some_and(|end| end.code == 0));
         return if well { "Succeeded" } else { "Failed" };
     }
-    // A deleted Pod whose containers have terminated is finished, whatever its restart policy.
-    let ended = main.iter().all(|(_, found)| found.is_some_and(|found| found.ending().is_some()));
-    if pod.has("metadata.deletionTimestamp") && ended && facts.sandbox == Sandbox::Removed {
+    // A deleted Pod without a sandbox is finished, whatever its restart policy and whether or not its containers ever started.
+    if pod.has("metadata.deletionTimestamp") && facts.sandbox == Sandbox::Removed {
         let well =
             main.iter().all(|(_, found)| found.and_then(|found| found.ending()).is_some_and(|end| end.code == 0));
         return if well { "Succeeded" } else { "Failed" };
@@ -111,7 +129,8 @@ pub fn patch(pod: &Value, status: &Value) -> Option<Value> {
             // Other components write conditions too: send changed ones only.
             ("conditions", Value::Array(list)) => {
                 let before = pod.items("status.conditions");
-                Value::Array(list.iter().filter(|condition| !before.contains(condition)).cloned().collect())
+                let changed = list.iter().filter(|condition| !before.contains(condition));
+                Value::Array(changed.map(|condition| with_removals(before, condition)).collect())
             }
             ("podIPs" | "hostIPs", Value::Array(list)) => {
                 Value::Array([json!({"$patch": "replace"})].into_iter().chain(list.iter().cloned()).collect())
@@ -124,4 +143,16 @@ pub fn patch(pod: &Value, status: &Value) -> Option<Value> {
         change.insert(key.clone(), Value::Null);
     }
     (!change.is_empty()).then(|| json!({"metadata": {"uid": pod.text("metadata.uid")}, "status": change}))
+}
+
+/// A changed condition with null for the fields that it no longer has, such as a reason: a merge keeps fields that the patch omits.
+fn with_removals(before: &[Value], condition: &Value) -> Value {
+    let mut out = condition.clone();
+    let old = before.iter().find(|old| old.text("type") == condition.text("type"));
+    for key in old.and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+        if condition.get(key.as_str()).is_none() {
+            out[key.as_str()] = Value::Null;
+        }
+    }
+    out
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::facts::{Health, Termination};
+use crate::facts::{Health, StorageUsage, Termination};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).expect("a time")
@@ -167,6 +167,17 @@ fn a_failed_init_container_fails_the_pod() {
 }
 
 #[test]
+fn a_deleted_pod_that_never_started_has_failed() {
+    let mut pod = pod("Never", &[], &["a"]);
+    pod.put("metadata.deletionTimestamp", "2027-01-15T08:00:00Z");
+    let mut facts = ready();
+    assert_eq!(phase(&decide(&pod, &facts, at(5))), "Pending");
+    facts.sandbox = Sandbox::Removed;
+    let decision = decide(&pod, &facts, at(5));
+    assert_eq!((phase(&decision), &decision.steps[..]), ("Failed", &[Step::DeletePod][..]));
+}
+
+#[test]
 fn s25_a_deleted_pod_stops_containers_then_sidecars_then_is_removed() {
     let mut pod = pod("Always", &[("one", true), ("two", true)], &["a", "b"]);
     pod.put("metadata.deletionTimestamp", "2027-01-15T08:00:00Z");
@@ -226,6 +237,52 @@ fn s25_a_second_deletion_can_only_shorten_the_grace_period() {
 }
 
 #[test]
+fn a_pod_that_exceeds_its_storage_is_evicted() {
+    let mut pod = pod("Always", &[], &["a"]);
+    pod["spec"]["containers"][0]["resources"] = json!({"limits": {"ephemeral-storage": "1Mi"}});
+    let mut facts = ready();
+    running(&mut facts, "a");
+    facts.storage.containers.insert("a".to_owned(), 1 << 20);
+    let decision = decide(&pod, &facts, at(5));
+    assert_eq!((decision.steps.len(), phase(&decision), &decision.evicted), (0, "Running", &None));
+    facts.storage.containers.insert("a".to_owned(), (1 << 20) + 1);
+    let decision = decide(&pod, &facts, at(5));
+    assert!(matches!(&decision.steps[..], [Step::Stop { name, grace: 1, .. }] if name == "a"), "{decision:?}");
+    let message = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ";
+    let status = &decision.status;
+    assert_eq!((phase(&decision), status.text("reason"), status.text("message")), ("Failed", "Evicted", message));
+    assert_eq!(decision.evicted.as_deref(), Some(message));
+
+    // The status was not written yet, and usage decreased: the eviction is final.
+    facts.evicted = decision.evicted;
+    facts.storage = StorageUsage::default();
+    ended(&mut facts, "a", 137, 6);
+    let decision = decide(&pod, &facts, at(7));
+    assert_eq!((&decision.steps[..], phase(&decision)), (&[Step::RemoveSandbox][..], "Failed"));
+    pod["status"] = decision.status;
+    facts.sandbox = Sandbox::Removed;
+    let decision = decide(&pod, &facts, at(8));
+    assert_eq!((decision.steps.len(), decision.status.text("reason")), (0, "Evicted"));
+
+    // After a restart of the agent, the status says so.
+    facts.evicted = None;
+    pod["spec"]["activeDeadlineSeconds"] = json!(1);
+    let decision = decide(&pod, &facts, at(9));
+    assert_eq!((phase(&decision), decision.status.text("reason")), ("Failed", "Evicted"));
+}
+
+#[test]
+fn a_finished_pod_is_not_evicted() {
+    let mut pod = pod("Never", &[], &["a"]);
+    pod["spec"]["containers"][0]["resources"] = json!({"limits": {"ephemeral-storage": "1Mi"}});
+    let mut facts = ready();
+    ended(&mut facts, "a", 0, 2);
+    facts.storage.containers.insert("a".to_owned(), 2 << 20);
+    let decision = decide(&pod, &facts, at(5));
+    assert_eq!((phase(&decision), &decision.evicted), ("Succeeded", &None));
+}
+
+#[test]
 fn a_container_that_fails_its_probe_is_restarted() {
     let mut pod = pod("Always", &[], &["a"]);
     pod["spec"]["containers"][0]["livenessProbe"] = json!({"terminationGracePeriodSeconds": 2});
@@ -278,6 +335,9 @@ fn foreign_conditions_are_kept_and_transition_times_change_with_the_status() {
     let change = patch(&pod, &second.status).expect("a change");
     let kinds: Vec<&str> = change.items("status.conditions").iter().map(|one| one.text("type")).collect();
     assert_eq!(kinds, ["Ready"]);
+    // A merge keeps what the patch does not name.
+    let ready = &change["status"]["conditions"][0];
+    assert_eq!((ready.get("reason"), ready.get("message")), (Some(&Value::Null), Some(&Value::Null)));
     pod["status"] = second.status;
     assert_eq!(patch(&pod, &decide(&pod, &facts, at(20)).status), None);
 }
@@ -372,9 +432,9 @@ proptest! {
                 Step::CreateSandbox => prop_assert!(!deleted && !facts.deleted),
             }
         }
-        // Who waits for the clock is woken by it, and in the future.
+        // The time of a requeue is in the future.
         prop_assert!(decision.requeue_at.is_none_or(|requeue_at| requeue_at > now - SignedDuration::from_secs(1)));
-        // The same facts give the same decision, and a status that was written needs no writing.
+        // The same facts give the same decision, and a written status is not written again.
         prop_assert_eq!(&decide(&pod, &facts, now), &decision);
         pod["status"] = decision.status;
         let requeue_at = decide(&pod, &facts, now);

@@ -10,6 +10,7 @@ use api::value::ValueExt as _;
 use serde_json::Value;
 
 use crate::container_error::ContainerError;
+use crate::data_dir::WRITABLE_LAYER;
 use crate::files;
 use crate::images::Image;
 use crate::runtime::program::{Defaults, capability_bits, program};
@@ -87,7 +88,7 @@ fn runtime(named: Option<&Path>) -> Result<PathBuf, ContainerError> {
 
 /// Mounts the root file system: an overlay with the image's layers below a writable directory.
 fn root(config: &ContainerConfig<'_>, image: &Image) -> std::io::Result<PathBuf> {
-    let [target, upper, work] = ["rootfs", "upper", "work"].map(|name| config.instance.join(name));
+    let [target, upper, work] = ["rootfs", WRITABLE_LAYER, "work"].map(|name| config.instance.join(name));
     for folder in [&target, &upper, &work] {
         std::fs::create_dir_all(folder)?;
     }

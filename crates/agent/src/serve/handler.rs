@@ -13,9 +13,11 @@ use super::reports::NoReport;
 use super::request::{self, AgentRequest, HttpError};
 use super::upgrade::{self, Protocol};
 use crate::streams::status::Outcome;
-use crate::workloads::{Attach, ContainerId, LogOptions, Refusal, Running};
+use crate::workloads::{Attach, ContainerId, LogFiles, LogOptions, Refusal, Running};
 
 const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves a request.
 pub(super) async fn handle(agent: &Arc<Agent>, mut request: Request<Incoming>) -> Response<Body> {
@@ -49,6 +51,8 @@ async fn answer(
     match ask {
         AgentRequest::Health => Ok(with(StatusCode::OK, TEXT, "ok".to_owned())),
         AgentRequest::Pods => Ok(with(StatusCode::OK, "application/json", agent.workloads.pods().to_string())),
+        AgentRequest::Metrics => Ok(with(StatusCode::OK, METRICS, agent.workloads.metrics())),
+        AgentRequest::LogFiles { path } => log_files(agent, &path).await,
         AgentRequest::Report { service, is_tried } => {
             let report = agent.reports.report(service, is_tried).await.map_err(silent)?;
             Ok(with(StatusCode::OK, "application/json", report))
@@ -118,6 +122,30 @@ async fn logs(
     let mut response = Response::new(Body::Log(Log { reader, left: limit.unwrap_or(u64::MAX), _permit: permit }));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     Ok(response)
+}
+
+async fn log_files(agent: &Agent, path: &[String]) -> Result<Response<Body>, HttpError> {
+    let permit = agent.session_permit()?;
+    match agent.workloads.log_files(path).await {
+        None => Err((StatusCode::NOT_FOUND, "404 page not found".to_owned())),
+        Some(LogFiles::Directory(names)) => Ok(with(StatusCode::OK, HTML, listing(&names))),
+        Some(LogFiles::File(reader)) => {
+            let mut response = Response::new(Body::Log(Log { reader, left: u64::MAX, _permit: permit }));
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(TEXT));
+            // Containers write logs: a browser must not interpret them as anything else.
+            headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            Ok(response)
+        }
+    }
+}
+
+/// The page of a directory. Names that would need escapes are left out: the API allows none.
+fn listing(names: &[String]) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
+    let names = names.iter().filter(|name| name.bytes().all(is_plain));
+    let links: String = names.map(|name| format!("<a href=\"{name}\">{name}</a>\n")).collect();
+    format!("<!doctype html>\n<pre>\n{links}</pre>\n")
 }
 
 /// The error messages of the kubelet for logs.

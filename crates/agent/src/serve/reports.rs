@@ -23,14 +23,14 @@ pub struct NoReports;
 
 impl Reports for NoReports {
     fn report(&self, _service: Option<String>, _is_tried: bool) -> BoxFuture<'_, Result<String, NoReport>> {
-        Box::pin(async { Err(nobody()) })
+        Box::pin(async { Err(no_proxy()) })
     }
 
     fn rules(&self, _service: String) -> BoxFuture<'_, Result<String, NoReport>> {
-        Box::pin(async { Err(nobody()) })
+        Box::pin(async { Err(no_proxy()) })
     }
 }
 
-fn nobody() -> NoReport {
+fn no_proxy() -> NoReport {
     NoReport("this node runs no proxy of Waypost, so there is no report".to_owned())
 }

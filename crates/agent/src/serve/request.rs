@@ -15,6 +15,10 @@ pub(super) enum AgentRequest {
     Health,
     /// The list of Pods.
     Pods,
+    /// Prometheus metrics.
+    Metrics,
+    /// A directory or file of the logs of the node.
+    LogFiles { path: Vec<String> },
     /// A log, with `limitBytes`.
     Logs { of: ContainerId, options: LogOptions, limit: Option<u64> },
     /// Exec.
@@ -71,6 +75,10 @@ pub(super) fn parse(method: &Method, path: &str, query: &str, now: Timestamp) ->
     let request = match parts[..] {
         ["healthz"] => AgentRequest::Health,
         ["pods" | "runningpods"] => AgentRequest::Pods,
+        ["metrics"] => AgentRequest::Metrics,
+        ["logs", ref path @ ..] => {
+            AgentRequest::LogFiles { path: path.iter().map(|part| (*part).to_owned()).collect() }
+        }
         ["containerLogs", namespace, pod, container] => {
             let (options, limit) = log_options(&query, now)?;
             AgentRequest::Logs { of: container_id(namespace, pod, container), options, limit }
@@ -265,6 +273,18 @@ mod tests {
         );
         assert_eq!(request("/waypost/rules", "").map_err(|(code, _)| code), Err(StatusCode::BAD_REQUEST));
         assert_eq!(request("/waypost", "").map_err(|(code, _)| code), Err(StatusCode::NOT_FOUND));
+    }
+
+    #[test]
+    fn log_files_have_the_parts_of_their_path() {
+        let files =
+            |path: &[&str]| Ok(AgentRequest::LogFiles { path: path.iter().map(|part| (*part).to_owned()).collect() });
+        assert_eq!(request("/logs/", ""), files(&[]));
+        assert_eq!(request("/logs", ""), files(&[]));
+        assert_eq!(request("/logs/pods/a_b_c/", ""), files(&["pods", "a_b_c"]));
+        assert_eq!(request("/logs/..%2F..%2Fetc/passwd", ""), files(&["../../etc", "passwd"]));
+        assert_eq!(request("/metrics", ""), Ok(AgentRequest::Metrics));
+        assert_eq!(request("/metrics/cadvisor", "").map_err(|(code, _)| code), Err(StatusCode::NOT_FOUND));
     }
 
     #[test]

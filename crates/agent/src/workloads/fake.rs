@@ -15,7 +15,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Attach, ContainerId, Exec, Exit, LogOptions, LogReader, PodId, Refusal, Running, Size, Workloads};
+use super::{
+    Attach, ContainerId, Exec, Exit, LogFiles, LogOptions, LogReader, PodId, Refusal, Running, Size, Workloads,
+};
 
 /// The size of a pipe, in bytes; small, so that writers block in tests.
 const PIPE: usize = 4096;
@@ -191,6 +193,18 @@ impl Workloads for Fake {
                 |six| Refusal::Failed(format!("failed to connect to localhost:{port}, IPv4: {four}, IPv6: {six}"));
             TcpStream::connect(("::1", port)).await.map_err(failed)
         })
+    }
+
+    fn log_files<'a>(&'a self, path: &'a [String]) -> BoxFuture<'a, Option<LogFiles>> {
+        let names = match path {
+            [] => Some(vec!["pods/".to_owned()]),
+            _ => None,
+        };
+        Box::pin(future::ready(names.map(LogFiles::Directory)))
+    }
+
+    fn metrics(&self) -> String {
+        "# EOF\n".to_owned()
     }
 
     fn pods(&self) -> serde_json::Value {

@@ -12,7 +12,7 @@ use crate::structural::{Additional, ListType, Structural, Type};
 const NOW: &str = "2026-01-02T03:04:05Z";
 const LATER: &str = "2026-01-02T03:05:05Z";
 
-/// The part of a schema that ownership looks at.
+/// The part of a schema that ownership depends on.
 fn structural(schema: &Value) -> Structural {
     let flag = |name: &str| schema.get(name) == Some(&Value::Bool(true));
     let ty = match schema.text("type") {
@@ -61,6 +61,7 @@ fn kind_of(schema: &Value) -> CustomType {
         schema: Arc::new(structural(schema)),
         has_status: false,
         versions: BTreeMap::new(),
+        by_webhook: false,
     }
 }
 
@@ -452,6 +453,38 @@ fn versions_share_their_owners() {
     let alone = CustomType { versions: BTreeMap::new(), ..stable };
     let next = applied(&alone, Some(&live), &object(&json!({"a": "2"})), "m1");
     assert_eq!(owners(&next), [("m1", &json!({"f:spec": {"f:a": {}}}))]);
+}
+
+/// A path of one version leads nowhere in another one, except in metadata.
+#[test]
+fn owners_in_versions_that_a_webhook_converts_keep_their_fields() {
+    let schema = |field: &str| {
+        let spec = json!({"type": "object", "properties": {field: {"type": "string"}, "both": {"type": "string"}}});
+        Arc::new(structural(&json!({"type": "object", "properties": {"spec": spec}})))
+    };
+    let (v1, v2) = (schema("old"), schema("new"));
+    let versions: BTreeMap<String, Arc<Structural>> =
+        [("v1".to_owned(), Arc::clone(&v1)), ("v2".to_owned(), Arc::clone(&v2))].into();
+    let old = CustomType { schema: v1, versions: versions.clone(), by_webhook: true, ..widget() };
+    let new = CustomType { schema: v2, versions, by_webhook: true, version: "v2".to_owned(), ..widget() };
+    let mut config = object(&json!({"old": "1", "both": "1"}));
+    config.put("metadata.labels", json!({"app": "a"}));
+    let mut live = applied(&old, None, &config, "m1");
+    live.put("apiVersion", "example.com/v2");
+    live.put("spec", json!({"new": "1", "both": "1"}));
+    let in_v2 = |name| Manager { api_version: "example.com/v2", ..by(name) };
+    let mut change = object(&json!({"new": "2", "both": "2"}));
+    change.put("apiVersion", "example.com/v2");
+    let next = apply(&new, Some(&live), &change, &in_v2("m2"), false, LATER).expect("no conflict");
+    assert_eq!(owners(&next)[0], owners(&live)[0], "m1 owns what it owned");
+    assert_eq!(owners(&next)[1], ("m2", &json!({"f:spec": {"f:both": {}, "f:new": {}}})));
+    change.put("metadata.labels", json!({"app": "b"}));
+    let conflict = apply(&new, Some(&next), &change, &in_v2("m2"), false, LATER).expect_err("a conflict");
+    assert!(conflict.message.contains(".metadata.labels.app"), "{}", conflict.message);
+    let mut update = next.clone();
+    update.put("spec.new", "3");
+    let tracked = tracked(&new, Some(&next), update, &in_v2("m3"));
+    assert_eq!(owners(&tracked).len(), 3);
 }
 
 #[test]

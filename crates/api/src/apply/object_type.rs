@@ -1,6 +1,6 @@
 //! The type of the objects that are written: a kind of the schema tables, or a custom kind.
 //!
-//! In: what a CustomResourceDefinition says about its kind. Out: the [`Node`] at the root of an object in each version,
+//! In: the kind as defined by a CustomResourceDefinition. Out: the [`Node`] at the root of an object in each version,
 //! and the complete form of an object that ownership compares.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub enum ObjectType<'s> {
     Custom(&'s CustomType),
 }
 
-/// A custom kind as it is served in one version. Versions differ in their schemas only (conversion strategy `None`): a
+/// A custom kind as it is served in one version. Versions differ in their schemas only with the conversion strategy `None`: a
 /// path leads to the same field in all of them.
 #[derive(Clone, Debug)]
 pub struct CustomType {
@@ -41,9 +41,12 @@ pub struct CustomType {
     /// The schemas of all versions of the definition, served or not, by name. Ownership in a version that is in none of
     /// them is dropped with the next write.
     pub versions: BTreeMap<String, Arc<Structural>>,
+    /// Whether a webhook converts between versions, so that a path leads to other fields in another version. Ownership in
+    /// other versions then stays as it is.
+    pub by_webhook: bool,
 }
 
-/// A custom resource of which nothing is given.
+/// An empty custom resource.
 static EMPTY: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
 
 impl From<TypeId> for ObjectType<'_> {
@@ -75,7 +78,7 @@ impl<'s> ObjectType<'s> {
         }
     }
 
-    /// The root of an object in another version, if that has a schema of its own: versions of the tables do not.
+    /// The root of an object in another version, if that has its own schema: versions of the tables do not.
     pub(super) fn other_root(self, api_version: &str) -> Option<Node<'s>> {
         match self {
             Self::Table(_) => None,
@@ -86,12 +89,20 @@ impl<'s> ObjectType<'s> {
         }
     }
 
-    /// Whether an object fits the schema of another version, as the original requires before it uses that version.
+    /// Whether an object fits the schema of another version, as kube-apiserver requires before it uses that version.
     ///
     /// # Errors
     /// What does not fit.
     pub(super) fn check_in(self, api_version: &str, object: &Value) -> Result<(), String> {
+        if self.is_opaque() {
+            return Ok(());
+        }
         self.other_root(api_version).map_or(Ok(()), |root| check(root, object, Duplicates::Refuse))
+    }
+
+    /// Whether objects of other versions are not known.
+    pub(super) fn is_opaque(self) -> bool {
+        matches!(self, Self::Custom(custom) if custom.by_webhook)
     }
 
     /// Whether an object fits the schema of the request. Objects of the tables do: they were decoded by them.
@@ -105,7 +116,7 @@ impl<'s> ObjectType<'s> {
         }
     }
 
-    /// The complete form of an object of which nothing is given; creates compare with it.
+    /// The complete form of an empty object; creates compare with it.
     pub(super) fn zero(self) -> &'static Value {
         match self {
             Self::Table(ty) => typed::zero(ty),
@@ -113,7 +124,7 @@ impl<'s> ObjectType<'s> {
         }
     }
 
-    /// An object without `apiVersion`, `kind` and `managedFields`, and with everything in place that the original
+    /// An object without `apiVersion`, `kind` and `managedFields`, and with everything in place that kube-apiserver
     /// compares. Nothing is filled in for custom kinds, except that `metadata` is typed.
     pub(super) fn complete(self, object: Option<&Value>) -> Value {
         match self {
@@ -133,7 +144,7 @@ impl<'s> ObjectType<'s> {
 
 impl CustomType {
     /// The schema of a version (`example.com/v1`); `None` when the definition does not have it.
-    pub(super) fn schema_of(&self, api_version: &str) -> Option<&Arc<Structural>> {
+    pub(crate) fn schema_of(&self, api_version: &str) -> Option<&Arc<Structural>> {
         let version = api_version.strip_prefix(self.group.as_str())?.strip_prefix('/')?;
         if version == self.version { Some(&self.schema) } else { self.versions.get(version) }
     }

@@ -1,6 +1,7 @@
 //! Sets of paths in the other versions of the same object.
 //!
-//! An Event of core and of `events.k8s.io` is the same stored object with other names for some of its members. Custom
+//! An Event of core and of `events.k8s.io` is the same stored object with other names for some of its members; so is an
+//! autoscaler of `autoscaling/v1` and of `autoscaling/v2`, as far as both versions have a field for something. Custom
 //! kinds have any number of versions with schemas of their own, in which paths are equal. In: paths of one version, or
 //! two objects. Out: paths of the other version, or nothing for a version that is gone, and the [`Differences`] of the
 //! objects in the version of each owner.
@@ -25,30 +26,49 @@ const EVENT: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
+/// The members of the spec of an autoscaler, as `autoscaling/v1` and as `autoscaling/v2` call them.
+const AUTOSCALER: &[(&str, &str)] = &[("targetCPUUtilizationPercentage", "metrics")];
+
 const CORE: &str = "v1";
 const EVENTS: &str = "events.k8s.io/v1";
+const AUTOSCALING: [&str; 2] = ["autoscaling/v1", "autoscaling/v2"];
 
 /// The paths of `from` as paths of `to`; `None` when the kind has no such version.
 pub(super) fn translate<'a>(set: Set<'a>, ty: ObjectType<'_>, from: &str, to: &str) -> Option<Set<'a>> {
     if from == to {
         return Some(set);
     }
-    let is_event = match ty {
-        ObjectType::Table(ty) => matches!(ty.get().name, "core.Event" | "events.Event"),
+    let name = match ty {
+        ObjectType::Table(ty) => ty.get().name,
         ObjectType::Custom(custom) => {
             return [from, to].iter().all(|version| custom.schema_of(version).is_some()).then_some(set);
         }
     };
-    let forward = match (from, to) {
-        (CORE, EVENTS) if is_event => true,
-        (EVENTS, CORE) if is_event => false,
-        _ => return None,
-    };
+    match (name, from, to) {
+        ("core.Event" | "events.Event", CORE, EVENTS) => Some(rename(set, EVENT, true)),
+        ("core.Event" | "events.Event", EVENTS, CORE) => Some(rename(set, EVENT, false)),
+        ("autoscaling.HorizontalPodAutoscaler" | "autoscaling_v2.HorizontalPodAutoscaler", from, to)
+            if AUTOSCALING.contains(&from) && AUTOSCALING.contains(&to) =>
+        {
+            let mut out = Set::default();
+            for entry in set.into_entries() {
+                let is_spec = matches!(&entry.at, Element::Field(name) if name == "spec");
+                let below = if is_spec { rename(entry.below, AUTOSCALER, from == AUTOSCALING[0]) } else { entry.below };
+                out.push(entry.at, entry.own, below);
+            }
+            Some(out)
+        }
+        _ => None,
+    }
+}
+
+/// The set with the second names of members instead of the first, or the other way round.
+fn rename<'a>(set: Set<'a>, names: &[(&'static str, &'static str)], forward: bool) -> Set<'a> {
     let mut out = Set::default();
     for mut entry in set.into_entries() {
         let renamed = match &entry.at {
-            Element::Field(name) => EVENT.iter().find_map(|(core, events)| {
-                let (old, new) = if forward { (core, events) } else { (events, core) };
+            Element::Field(name) => names.iter().find_map(|(first, second)| {
+                let (old, new) = if forward { (first, second) } else { (second, first) };
                 (old == name).then_some(*new)
             }),
             _ => None,
@@ -58,7 +78,7 @@ pub(super) fn translate<'a>(set: Set<'a>, ty: ObjectType<'_>, from: &str, to: &s
         }
         out.push(entry.at, entry.own, entry.below);
     }
-    Some(out)
+    out
 }
 
 /// In what two objects differ, in every version that owners use.
@@ -77,7 +97,7 @@ impl<'a> Differences<'a> {
     /// Compares two complete objects of the version of the request, leaving out the `reset` fields.
     ///
     /// # Errors
-    /// The words for a list item that has no identity.
+    /// The message for a list item that has no identity.
     pub(super) fn new(
         ty: ObjectType<'a>,
         old: &'a Value,
@@ -94,8 +114,16 @@ impl<'a> Differences<'a> {
     /// What does not fit the schema of that version.
     pub(super) fn of(&mut self, api_version: &'a str) -> Result<&Difference<'a>, String> {
         let Some(root) = self.ty.other_root(api_version) else { return Ok(&self.own) };
+        let is_opaque = self.ty.is_opaque();
         let index = match self.others.iter().position(|(version, _)| *version == api_version) {
             Some(index) => index,
+            None if is_opaque => {
+                // Metadata is the same in every version.
+                let of_metadata =
+                    Difference { changed: metadata(&self.own.changed), removed: metadata(&self.own.removed) };
+                self.others.push((api_version, of_metadata));
+                self.others.len() - 1
+            }
             None => {
                 for (name, object) in [("old", self.old), ("new", self.new)] {
                     let fits = self.ty.check_in(api_version, object);
@@ -109,6 +137,17 @@ impl<'a> Differences<'a> {
         };
         Ok(self.others.get(index).map_or(&self.own, |(_, difference)| difference))
     }
+}
+
+/// The paths in the metadata of an object.
+fn metadata<'a>(set: &Set<'a>) -> Set<'a> {
+    let mut out = Set::default();
+    for entry in set.clone().into_entries() {
+        if matches!(&entry.at, Element::Field(name) if name == "metadata") {
+            out.push(entry.at, entry.own, entry.below);
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -128,5 +167,17 @@ mod tests {
         assert_eq!(translate(core, event, "v1", "events.k8s.io/v1"), Some(set.clone()));
         assert_eq!(translate(set.clone(), event, "v2", "v1"), None);
         assert_eq!(translate(set, schema::named("core.Service").into(), "events.k8s.io/v1", "v1"), None);
+    }
+
+    #[test]
+    fn the_metric_of_an_autoscaler_is_owned_in_both_versions() {
+        let older = json!({"f:metadata": {"f:labels": {}}, "f:spec": {"f:maxReplicas": {}, "f:targetCPUUtilizationPercentage": {}}});
+        let set = Set::decode(&older).expect("a set");
+        let scaler = ObjectType::Table(schema::named("autoscaling_v2.HorizontalPodAutoscaler"));
+        let newer = translate(set.clone(), scaler, "autoscaling/v1", "autoscaling/v2").expect("served");
+        let expected = json!({"f:metadata": {"f:labels": {}}, "f:spec": {"f:maxReplicas": {}, "f:metrics": {}}});
+        assert_eq!(newer.encode(), expected);
+        assert_eq!(translate(newer, scaler, "autoscaling/v2", "autoscaling/v1"), Some(set.clone()));
+        assert_eq!(translate(set, scaler, "autoscaling/v2beta2", "autoscaling/v1"), None);
     }
 }

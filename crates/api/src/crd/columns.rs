@@ -23,7 +23,7 @@ pub struct Column {
     pub name: String,
     /// `string`, `integer`, `number`, `boolean` or `date`.
     pub kind: String,
-    /// `name` for the first column, else what the definition says.
+    /// `name` for the first column, else the format from the definition.
     pub format: String,
     /// What it means.
     pub description: String,
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn golden_answers() {
         let topic = topic("../crds/cr-tables");
-        for case in topic.iter().flat_map(|topic| topic.items("cases")) {
+        for case in topic.items("cases") {
             let steps = case.items("steps");
             let of_kind = |kind: &'static str| {
                 steps.iter().map(|step| step.at("body")).filter(move |body| body.text("kind") == kind)

@@ -1,7 +1,7 @@
 //! The status of a definition: which of its names are accepted, and whether its kind is served.
 //!
-//! In: a definition and all others. Out: the new status. Names are taken by the first definition of a group that asks
-//! for them; plural, singular and short names are of one set, kinds and kinds of lists of another.
+//! In: a definition and all others. Out: the new status. Names are taken by the first definition of a group that requests
+//! them; plural, singular and short names are one set, kinds and list kinds another.
 
 use std::collections::HashSet;
 
@@ -40,13 +40,14 @@ pub fn status(definition: &Value, others: &[&Value], now: Timestamp) -> Option<V
     (new.at("status") != definition.at("status")).then(|| new.at("status").clone())
 }
 
-/// Whether the kind of a definition is served.
+/// Whether the kind of a definition is served. It stays served, with the accepted names, while the definition requests names
+/// that are taken.
 #[must_use]
 pub fn is_served(definition: &Value) -> bool {
-    condition::is_true(definition, NAMES_ACCEPTED) && condition::is_true(definition, ESTABLISHED)
+    condition::is_true(definition, ESTABLISHED)
 }
 
-/// Accepts the names that are free. Names that were accepted once are kept until the new ones are free.
+/// Accepts the names that are free. Accepted names are kept until the new ones are free.
 fn accept_names(definition: &mut Value, others: &[&Value], now: Timestamp) {
     let asked = definition.at("spec.names").clone();
     let before = with_defaults(definition.at("status.acceptedNames"));
@@ -297,6 +298,7 @@ mod tests {
         assert_eq!(conditions(&gadgets)[0], "NamesAccepted=False ListKindConflict: \"WidgetList\" is already in use");
         assert!(condition::is_true(&gadgets, ESTABLISHED));
         assert_eq!(gadgets.text("status.acceptedNames.listKind"), "GadgetList");
+        assert!(is_served(&gadgets));
     }
 
     #[test]

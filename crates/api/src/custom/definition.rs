@@ -1,20 +1,20 @@
 //! One version of a CustomResourceDefinition, compiled.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::apply::CustomType;
+use crate::crd;
 use crate::crd::columns::{self, Columns};
+use crate::crd::conversion::Webhook;
 use crate::crd::selectable::{self, Selectables};
-use crate::crd::{self, compare_versions};
 use crate::structural::Structural;
 use crate::structural::rules::Compiled;
 use crate::value::ValueExt as _;
 
-/// Everything that the server needs to know of the objects of one version.
+/// Everything that the server needs for the objects of one version.
 #[derive(Debug)]
 pub struct Definition {
     /// What server-side apply needs, the schema included.
@@ -38,6 +38,12 @@ pub struct Definition {
     pub settled_at: Option<u64>,
     /// The schema of the storage version, if it is another one.
     pub stored: Option<Arc<Structural>>,
+    /// The `apiVersion` that objects are stored in.
+    pub storage_version: String,
+    /// The `apiVersion` of objects that earlier releases stored without one: the first version in which objects were stored.
+    pub first_version: String,
+    /// The webhook that converts objects between versions; `None` with the strategy `None`.
+    pub webhook: Option<Arc<Webhook>>,
     /// `openAPIV3Schema`, for OpenAPI documents.
     pub published: Value,
     /// The revision of the definition in the store.
@@ -47,12 +53,12 @@ pub struct Definition {
 impl Definition {
     /// Compiles all versions of a definition that was stored at a revision, in its order.
     #[must_use]
-    pub fn all(crd: &Value, revision: u64) -> Vec<Self> {
+    pub fn all(definition: &Value, revision: u64) -> Vec<Self> {
         let schema = |version: &Value| Arc::new(Structural::parse(version.at("schema.openAPIV3Schema")));
-        let versions = crd.items("spec.versions");
+        let versions = definition.items("spec.versions");
         let schemas: BTreeMap<String, Arc<Structural>> =
             versions.iter().map(|version| (version.text("name").to_owned(), schema(version))).collect();
-        versions.iter().map(|version| Self::new(crd, version, &schemas, revision)).collect()
+        versions.iter().map(|version| Self::new(definition, version, &schemas, revision)).collect()
     }
 
     /// A definition of nothing, in place of one that was deleted.
@@ -61,35 +67,40 @@ impl Definition {
         Self::new(&Value::Null, &Value::Null, &BTreeMap::new(), 0)
     }
 
-    fn new(crd: &Value, version: &Value, schemas: &BTreeMap<String, Arc<Structural>>, revision: u64) -> Self {
+    fn new(definition: &Value, version: &Value, schemas: &BTreeMap<String, Arc<Structural>>, revision: u64) -> Self {
         let name = version.text("name");
         let schema = schemas.get(name).cloned().unwrap_or_default();
         // A status that a create drops has its default for readers, and is not stored.
         let has_status = version.has("subresources.status");
         let has_default_status = has_status && schema.member("status").is_some_and(|status| status.default.is_some());
         let accepted = |name: &str| {
-            let accepted = crd.at("status.acceptedNames").text(name);
-            if accepted.is_empty() { crd.at("spec.names").text(name) } else { accepted }.to_owned()
+            let accepted = definition.at("status.acceptedNames").text(name);
+            if accepted.is_empty() { definition.at("spec.names").text(name) } else { accepted }.to_owned()
         };
+        let group = definition.text("spec.group");
+        let stored = crd::storage_version(definition).map_or(name, |stored| stored.text("name"));
+        let webhook = Webhook::of(definition).map(Arc::new);
         Self {
             rules: Compiled::new(&schema),
             object_type: CustomType {
-                group: crd.text("spec.group").to_owned(),
+                group: group.to_owned(),
                 version: name.to_owned(),
                 kind: accepted("kind"),
                 schema,
                 has_status,
                 versions: schemas.clone(),
+                by_webhook: webhook.is_some(),
             },
             columns: columns::columns(version),
             scale: version.has("subresources.scale").then(|| version.at("subresources.scale").clone()),
             selectable: selectable::selectable(version),
             list_kind: accepted("listKind"),
-            deprecation: deprecation(crd, version),
-            is_terminating: crd.has("metadata.deletionTimestamp"),
-            stored: crd::storage_version(crd)
-                .filter(|stored| stored.text("name") != name)
-                .and_then(|stored| schemas.get(stored.text("name")).cloned()),
+            deprecation: crd::deprecation_warning(definition, version),
+            is_terminating: definition.has("metadata.deletionTimestamp"),
+            stored: schemas.get(stored).filter(|_| stored != name).cloned(),
+            storage_version: format!("{group}/{stored}"),
+            first_version: format!("{group}/{}", definition.texts("status.storedVersions").first().unwrap_or(&stored)),
+            webhook,
             settled_at: (schemas.len() == 1 && !has_default_status).then_some(revision),
             published: version.at("schema.openAPIV3Schema").clone(),
             revision,
@@ -102,30 +113,27 @@ impl Definition {
         &self.object_type.schema
     }
 
-    /// Whether status has a URL of its own.
+    /// The schema of the version in which an object is stored (`example.com/v1`); `None` when the definition does not have it.
+    #[must_use]
+    pub fn schema_of(&self, api_version: &str) -> Option<&Arc<Structural>> {
+        self.object_type.schema_of(api_version)
+    }
+
+    /// Brings an object of another version into the form of this one, with the strategy `None`: what this version does not
+    /// have is dropped. Defaults are those of the version in which the object is stored, as in kube-apiserver.
+    pub fn shape(&self, object: &mut Value) {
+        let own = &self.object_type.schema;
+        let stored = self.schema_of(object.text("apiVersion")).unwrap_or(own);
+        stored.prune(object);
+        stored.apply_defaults(object);
+        if !Arc::ptr_eq(stored, own) {
+            own.prune(object);
+        }
+    }
+
+    /// Whether the status is a subresource.
     #[must_use]
     pub fn has_status(&self) -> bool {
         self.object_type.has_status
     }
-}
-
-/// The warning that readers and writers of a deprecated version get.
-fn deprecation(crd: &Value, version: &Value) -> Option<String> {
-    if !version.flag("deprecated") {
-        return None;
-    }
-    let given = version.text("deprecationWarning");
-    if !given.is_empty() {
-        return Some(given.to_owned());
-    }
-    let (group, kind, name) = (crd.text("spec.group"), crd.text("spec.names.kind"), version.text("name"));
-    let candidates =
-        crd.items("spec.versions").iter().filter(|other| other.flag("served") && !other.flag("deprecated"));
-    let newer =
-        candidates.map(|other| other.text("name")).filter(|other| compare_versions(other, name) == Ordering::Less);
-    let mut warning = format!("{group}/{name} {kind} is deprecated");
-    if let Some(newest) = newer.min_by(|a, b| compare_versions(a, b)) {
-        warning.push_str(&format!("; use {group}/{newest} {kind}"));
-    }
-    Some(warning)
 }

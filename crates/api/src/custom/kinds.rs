@@ -115,7 +115,8 @@ impl Kinds {
 pub struct Defined {
     /// One for each served version; none before the definition is established.
     served: Vec<&'static Kind>,
-    /// The version in which objects are stored.
+    /// The version in which objects are stored; also while the definition is not served, so that controllers delete objects
+    /// with their namespaces and owners.
     stored: Option<&'static Kind>,
     /// The rules of all versions.
     rules: Vec<&'static CustomRules>,
@@ -157,17 +158,13 @@ pub struct Interner {
 impl Interner {
     /// The kinds of a definition that was stored at a revision. Their rules follow the definition from now on.
     pub fn define(&mut self, definition: &Value, revision: u64) -> Defined {
-        if !crd::names::is_served(definition) {
-            return Defined::default();
-        }
+        let is_served = crd::names::is_served(definition);
         let mut defined = Defined::default();
         let compiled = Definition::all(definition, revision);
         for (version, compiled) in definition.items("spec.versions").iter().zip(compiled) {
             let (kind, rules) = self.kind(definition, version, compiled);
             defined.rules.push(rules);
-            // Other versions would have to be converted by a webhook.
-            let is_convertible = version.flag("storage") || definition.text("spec.conversion.strategy") != "Webhook";
-            if version.flag("served") && is_convertible {
+            if is_served && version.flag("served") {
                 defined.served.push(kind);
             }
             if version.flag("storage") {
@@ -253,7 +250,8 @@ impl Names {
         Self {
             group: definition.text("spec.group").to_owned(),
             version: version.text("name").to_owned(),
-            plural: names.text("plural").to_owned(),
+            // The name of the definition begins with it: it cannot change.
+            plural: definition.text("spec.names.plural").to_owned(),
             singular: names.text("singular").to_owned(),
             kind: names.text("kind").to_owned(),
             short_names: texts("shortNames"),
@@ -272,8 +270,8 @@ pub fn resource_of_table(table: &str) -> Option<(&str, &str)> {
     table.split_once('/').filter(|(group, _)| group.contains('.') && crate::kinds::by_table(table).is_none())
 }
 
-/// What selectors may ask of a stored object, given its table. Fields of custom resources are not among it: which ones may be
-/// selected can change, so that they are read when a selector asks for them.
+/// The facts of a stored object that selectors match on, given its table. Fields of custom resources are not included: the
+/// selectable ones can change, so they are read when a selector uses them.
 #[must_use]
 pub fn facts_of(table: &str, value: &[u8]) -> Facts {
     match crate::kinds::by_table(table) {

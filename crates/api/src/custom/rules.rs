@@ -103,7 +103,7 @@ impl Rules for CustomRules {
         }
     }
 
-    /// Of the content only the status is checked, as a value of its own.
+    /// Of the content only the status is checked, as a separate value.
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
         let definition = self.current();
         if !check_type(&definition, new, errors) {
@@ -134,17 +134,17 @@ impl Rules for CustomRules {
 
     /// Objects have the form of the storage version: what its schema does not have is not stored.
     fn shown_to_stored(&self, mut object: Value) -> Value {
-        if let Some(stored) = &self.current().stored {
+        let definition = self.current();
+        if let Some(stored) = &definition.stored {
             stored.prune(&mut object);
         }
+        object.put("apiVersion", definition.storage_version.as_str());
         object
     }
 
-    /// Objects may predate the schema.
+    /// Objects may predate the schema, or be stored in another version.
     fn stored_to_shown(&self, mut object: Value) -> Value {
-        let definition = self.current();
-        definition.schema().prune(&mut object);
-        definition.schema().apply_defaults(&mut object);
+        self.current().shape(&mut object);
         object
     }
 }

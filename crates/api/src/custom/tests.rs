@@ -75,8 +75,13 @@ fn objects_are_stored_as_the_storage_version_has_them() {
     let newer = find(&catalog, "v2").expect("a kind");
     assert!(newer.rules.converts(u64::MAX));
     let stored = newer.rules.shown_to_stored(json!({"spec": {"a": "1", "b": "2"}}));
-    assert_eq!(stored, json!({"spec": {"a": "1"}}));
-    assert_eq!(newer.rules.stored_to_shown(stored), json!({"spec": {"b": "x"}}));
+    assert_eq!(stored, json!({"apiVersion": "example.com/v1", "spec": {"a": "1"}}));
+    // Defaults are those of the stored version.
+    assert_eq!(newer.rules.stored_to_shown(stored.clone()), json!({"apiVersion": "example.com/v1", "spec": {}}));
+    let older = find(&catalog, "v1").expect("a kind");
+    let (bytes, own) = (older.encode(&stored), older.rules.stored_to_shown(json!({"spec": {"b": "2"}})));
+    assert_eq!(own, json!({"spec": {"a": "x"}}));
+    assert!(newer.reshapes(&bytes, 9) && !newer.reshapes(&crate::object::encode_converted(stored), 9));
 }
 
 #[test]
@@ -127,12 +132,16 @@ fn tables_of_custom_resources_are_told_from_others() {
 }
 
 #[test]
-fn a_webhook_is_needed_for_versions_that_are_not_stored() {
+fn all_versions_of_a_definition_with_a_webhook_are_served() {
     let mut crd = definition(&[("v1", spec("a")), ("v2", spec("b"))]);
     crd["spec"]["conversion"] = json!({"strategy": "Webhook"});
     let mut catalog = Catalog::default();
     catalog.apply("widgets.example.com", Some(&crd), 5);
-    assert!(find(&catalog, "v1").is_some() && find(&catalog, "v2").is_none());
+    for version in ["v1", "v2"] {
+        let definition = find(&catalog, version).and_then(|kind| kind.rules.definition()).expect("a custom kind");
+        assert_eq!(definition.storage_version, "example.com/v1");
+        assert!(definition.webhook.is_some() && definition.object_type.by_webhook);
+    }
     let kinds: Arc<Kinds> = catalog.kinds().clone();
     assert_eq!(kinds.served().last().map(|kind| kind.group), Some("example.com"));
 }

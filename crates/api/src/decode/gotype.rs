@@ -1,6 +1,6 @@
 //! What Go calls the things that a message about a wrong type names.
 //!
-//! The tables know shapes, not Go types; clients of the original read `of type v1.ServiceType` and
+//! The tables know shapes, not Go types; clients of kube-apiserver read `of type v1.ServiceType` and
 //! `Go struct field ServicePort.spec.ports.port`. These functions find those names when an error is reported, never before.
 
 use super::walk::Step;
@@ -31,6 +31,11 @@ const NAMED: &[(&str, &str)] = &[
     ("apiextensions.JSONSchemaProps.dependencies", "v1.JSONSchemaDependencies"),
     ("apiextensions.JSONSchemaProps.x-kubernetes-validations", "v1.ValidationRules"),
     ("apiextensions.ValidationRule.reason", "v1.FieldValueErrorReason"),
+    ("apiregistration.APIServiceCondition.status", "v1.ConditionStatus"),
+    ("apiregistration.APIServiceCondition.type", "v1.APIServiceConditionType"),
+    ("apps.DaemonSetCondition.status", "v1.ConditionStatus"),
+    ("apps.DaemonSetCondition.type", "v1.DaemonSetConditionType"),
+    ("apps.DaemonSetUpdateStrategy.type", "v1.DaemonSetUpdateStrategyType"),
     ("apps.DeploymentCondition.status", "v1.ConditionStatus"),
     ("apps.DeploymentCondition.type", "v1.DeploymentConditionType"),
     ("apps.DeploymentStrategy.type", "v1.DeploymentStrategyType"),
@@ -42,6 +47,28 @@ const NAMED: &[(&str, &str)] = &[
     ("apps.StatefulSetUpdateStrategy.type", "v1.StatefulSetUpdateStrategyType"),
     ("authentication.UserInfo.extra", "map[string]v1.ExtraValue"),
     ("authorization.SubjectAccessReviewSpec.extra", "map[string]v1.ExtraValue"),
+    ("autoscaling_v2.ContainerResourceMetricSource.name", "v1.ResourceName"),
+    ("autoscaling_v2.ContainerResourceMetricStatus.name", "v1.ResourceName"),
+    ("autoscaling_v2.HPAScalingPolicy.type", "v2.HPAScalingPolicyType"),
+    ("autoscaling_v2.HPAScalingRules.selectPolicy", "v2.ScalingPolicySelect"),
+    ("autoscaling_v2.HorizontalPodAutoscalerCondition.status", "v1.ConditionStatus"),
+    ("autoscaling_v2.HorizontalPodAutoscalerCondition.type", "v2.HorizontalPodAutoscalerConditionType"),
+    ("autoscaling_v2.MetricSpec.type", "v2.MetricSourceType"),
+    ("autoscaling_v2.MetricStatus.type", "v2.MetricSourceType"),
+    ("autoscaling_v2.MetricTarget.type", "v2.MetricTargetType"),
+    ("autoscaling_v2.ResourceMetricSource.name", "v1.ResourceName"),
+    ("autoscaling_v2.ResourceMetricStatus.name", "v1.ResourceName"),
+    ("batch.CronJobSpec.concurrencyPolicy", "v1.ConcurrencyPolicy"),
+    ("batch.JobCondition.status", "v1.ConditionStatus"),
+    ("batch.JobCondition.type", "v1.JobConditionType"),
+    ("batch.JobSpec.completionMode", "v1.CompletionMode"),
+    ("batch.JobSpec.podReplacementPolicy", "v1.PodReplacementPolicy"),
+    ("batch.PodFailurePolicyOnExitCodesRequirement.operator", "v1.PodFailurePolicyOnExitCodesOperator"),
+    ("batch.PodFailurePolicyOnPodConditionsPattern.status", "v1.ConditionStatus"),
+    ("batch.PodFailurePolicyOnPodConditionsPattern.type", "v1.PodConditionType"),
+    ("batch.PodFailurePolicyRule.action", "v1.PodFailurePolicyAction"),
+    ("batch.UncountedTerminatedPods.failed", "[]types.UID"),
+    ("batch.UncountedTerminatedPods.succeeded", "[]types.UID"),
     ("certificates.CertificateSigningRequestCondition.status", "v1.ConditionStatus"),
     ("certificates.CertificateSigningRequestCondition.type", "v1.RequestConditionType"),
     ("certificates.CertificateSigningRequestSpec.extra", "map[string]v1.ExtraValue"),
@@ -82,6 +109,7 @@ const NAMED: &[(&str, &str)] = &[
     ("core.LimitRangeItem.min", "v1.ResourceList"),
     ("core.LimitRangeItem.type", "v1.LimitType"),
     ("core.LoadBalancerIngress.ipMode", "v1.LoadBalancerIPMode"),
+    ("core.ModifyVolumeStatus.status", "v1.PersistentVolumeClaimModifyVolumeStatus"),
     ("core.NamespaceCondition.status", "v1.ConditionStatus"),
     ("core.NamespaceCondition.type", "v1.NamespaceConditionType"),
     ("core.NamespaceSpec.finalizers", "[]v1.FinalizerName"),
@@ -97,8 +125,20 @@ const NAMED: &[(&str, &str)] = &[
     ("core.NodeStatus.phase", "v1.NodePhase"),
     ("core.NodeStatus.volumesInUse", "[]v1.UniqueVolumeName"),
     ("core.ObjectReference.uid", "types.UID"),
+    ("core.PersistentVolumeClaimCondition.status", "v1.ConditionStatus"),
+    ("core.PersistentVolumeClaimCondition.type", "v1.PersistentVolumeClaimConditionType"),
     ("core.PersistentVolumeClaimSpec.accessModes", "[]v1.PersistentVolumeAccessMode"),
     ("core.PersistentVolumeClaimSpec.volumeMode", "v1.PersistentVolumeMode"),
+    ("core.PersistentVolumeClaimStatus.accessModes", "[]v1.PersistentVolumeAccessMode"),
+    ("core.PersistentVolumeClaimStatus.allocatedResourceStatuses", "map[v1.ResourceName]v1.ClaimResourceStatus"),
+    ("core.PersistentVolumeClaimStatus.allocatedResources", "v1.ResourceList"),
+    ("core.PersistentVolumeClaimStatus.capacity", "v1.ResourceList"),
+    ("core.PersistentVolumeClaimStatus.phase", "v1.PersistentVolumeClaimPhase"),
+    ("core.PersistentVolumeSpec.accessModes", "[]v1.PersistentVolumeAccessMode"),
+    ("core.PersistentVolumeSpec.capacity", "v1.ResourceList"),
+    ("core.PersistentVolumeSpec.persistentVolumeReclaimPolicy", "v1.PersistentVolumeReclaimPolicy"),
+    ("core.PersistentVolumeSpec.volumeMode", "v1.PersistentVolumeMode"),
+    ("core.PersistentVolumeStatus.phase", "v1.PersistentVolumePhase"),
     ("core.PodCondition.status", "v1.ConditionStatus"),
     ("core.PodCondition.type", "v1.PodConditionType"),
     ("core.PodOS.name", "v1.OSName"),
@@ -152,6 +192,14 @@ const NAMED: &[(&str, &str)] = &[
     ("core.VolumeResourceRequirements.requests", "v1.ResourceList"),
     ("discovery.EndpointPort.protocol", "v1.Protocol"),
     ("discovery.EndpointSlice.addressType", "v1.AddressType"),
+    ("flowcontrol.FlowDistinguisherMethod.type", "v1.FlowDistinguisherMethodType"),
+    ("flowcontrol.FlowSchemaCondition.status", "v1.ConditionStatus"),
+    ("flowcontrol.FlowSchemaCondition.type", "v1.FlowSchemaConditionType"),
+    ("flowcontrol.LimitResponse.type", "v1.LimitResponseType"),
+    ("flowcontrol.PriorityLevelConfigurationCondition.status", "v1.ConditionStatus"),
+    ("flowcontrol.PriorityLevelConfigurationCondition.type", "v1.PriorityLevelConfigurationConditionType"),
+    ("flowcontrol.PriorityLevelConfigurationSpec.type", "v1.PriorityLevelEnablement"),
+    ("flowcontrol.Subject.kind", "v1.SubjectKind"),
     ("meta.Condition.status", "v1.ConditionStatus"),
     ("meta.DeleteOptions.propagationPolicy", "v1.DeletionPropagation"),
     ("meta.FieldSelectorRequirement.operator", "v1.FieldSelectorOperator"),
@@ -165,11 +213,21 @@ const NAMED: &[(&str, &str)] = &[
     ("meta.StatusDetails.uid", "types.UID"),
     ("networking.HTTPIngressPath.pathType", "v1.PathType"),
     ("networking.IngressPortStatus.protocol", "v1.Protocol"),
+    ("networking.NetworkPolicyPort.protocol", "v1.Protocol"),
+    ("networking.NetworkPolicySpec.policyTypes", "[]v1.PolicyType"),
+    ("node.Overhead.podFixed", "v1.ResourceList"),
+    ("policy.PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy", "v1.UnhealthyPodEvictionPolicyType"),
+    ("scheduling.PriorityClass.preemptionPolicy", "v1.PreemptionPolicy"),
+    ("storage.CSIDriverSpec.fsGroupPolicy", "v1.FSGroupPolicy"),
+    ("storage.CSIDriverSpec.volumeLifecycleModes", "[]v1.VolumeLifecycleMode"),
+    ("storage.StorageClass.reclaimPolicy", "v1.PersistentVolumeReclaimPolicy"),
+    ("storage.StorageClass.volumeBindingMode", "v1.VolumeBindingMode"),
 ];
 
-/// `v1.Service`: every group has one version.
+/// `v1.Service`: a table is of version 1, unless its name has another.
 pub(super) fn message(ty: TypeId) -> String {
-    format!("v1.{}", short(ty))
+    let table = ty.get().name.split('.').next().unwrap_or_default();
+    format!("{}.{}", table.split_once('_').map_or("v1", |(_, version)| version), short(ty))
 }
 
 fn short(ty: TypeId) -> &'static str {
@@ -232,8 +290,8 @@ pub(crate) fn alternative(other: &Shape) -> &'static str {
     }
 }
 
-/// `ServicePort.spec.ports.port`: the struct, and the fields from the document on. Indexes and keys are not told;
-/// inlined messages are.
+/// `ServicePort.spec.ports.port`: the struct, and the fields from the document root. Indexes and keys are omitted; inlined
+/// messages are included.
 pub(super) fn field_path(trail: &[Step]) -> Option<String> {
     let mut out = String::new();
     let mut last = None;

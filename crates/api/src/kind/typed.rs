@@ -3,6 +3,7 @@
 //! Objects of the tables must fit their type when they are decoded. Custom resources are read as any JSON; of their content
 //! only unknown fields are dropped, and wrong types are found by validation. Their metadata is that of all kinds.
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -11,10 +12,12 @@ use crate::apply::{self, Manager};
 use crate::crd::columns;
 use crate::custom::Definition;
 use crate::decode::{self, DecodeError, Decoded, TypeError};
+use crate::object;
 use crate::patch::{Patch, PatchError};
 use crate::schema::{self, TypeId};
 use crate::status::Status;
 use crate::table::Column;
+use crate::value::ValueExt as _;
 
 impl Kind {
     /// Decodes a JSON document as an object of this kind.
@@ -41,10 +44,30 @@ impl Kind {
 
     /// Brings an object into the form in which it is stored: without what its type leaves out when it is empty.
     pub fn normalize(&self, object: &mut Value) {
-        if self.rules.definition().is_none() {
+        if !self.is_custom() {
             decode::prune(self.type_id(), object);
         } else if let Some(metadata) = object.get_mut("metadata") {
             decode::prune(metadata_type(), metadata);
+        }
+    }
+
+    /// The stored form of an object. A custom resource is stored in the version that its `apiVersion` has.
+    #[must_use]
+    pub fn encode(&self, object: &Value) -> Bytes {
+        let is_versioned = self.is_custom() && !object.text("apiVersion").is_empty();
+        if is_versioned { object::encode_versioned(object) } else { object::encode(object) }
+    }
+
+    /// Whether stored bytes that were written at this revision may differ from what readers of this version see.
+    #[must_use]
+    pub fn reshapes(&self, stored: &[u8], modified: u64) -> bool {
+        match object::stored_version(stored) {
+            // It has been converted to this version.
+            Some("") => false,
+            Some(version) => {
+                self.rules.converts(modified) || version.split_once('/') != Some((self.group, self.version))
+            }
+            None => self.rules.converts(modified),
         }
     }
 
@@ -100,10 +123,16 @@ impl Kind {
         }
     }
 
+    /// Whether a CustomResourceDefinition defines it.
+    #[must_use]
+    pub fn is_custom(&self) -> bool {
+        self.rules.definition().is_some()
+    }
+
     /// The type of the schema tables; `None` for a custom kind.
     #[must_use]
     pub fn table_type(&self) -> Option<TypeId> {
-        self.rules.definition().is_none().then(|| self.type_id())
+        (!self.is_custom()).then(|| self.type_id())
     }
 }
 
@@ -127,6 +156,6 @@ fn check_custom(kind: &Kind, definition: &Definition, value: &mut Value) -> Resu
         let known = |name: &String| matches!(name.as_str(), "apiVersion" | "kind" | "metadata");
         return Ok(object.keys().filter(|name| !known(name)).map(|name| format!("unknown field \"{name}\"")).collect());
     }
-    let unknown = definition.schema().prune(value).into_iter().map(|path| format!("unknown field \"{path}\""));
-    Ok(unknown.chain(of_metadata).collect())
+    let unknown = definition.schema().prune_strict(value)?;
+    Ok(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")).chain(of_metadata).collect())
 }

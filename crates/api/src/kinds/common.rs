@@ -1,6 +1,6 @@
 //! Checks that several kinds share and that are no rule of names, addresses or metadata.
 //!
-//! In: values and paths. Out: field errors in Kubernetes' words. What is here has at least two users.
+//! In: values and paths. Out: field errors of Kubernetes. Everything here has at least two users.
 
 use serde_json::Value;
 
@@ -50,6 +50,12 @@ pub(super) fn invalid_struct(path: &Path<'_>, printed: &str, detail: &str, error
     errors.0.push(FieldError { reason: "FieldValueInvalid", field: path.to_string(), body });
 }
 
+/// Refuses something without printing it.
+pub(super) fn invalid_omitted(path: &Path<'_>, detail: &str, errors: &mut Errors) {
+    let body = format!("Invalid value: {detail}");
+    errors.0.push(FieldError { reason: "FieldValueInvalid", field: path.to_string(), body });
+}
+
 /// Refuses a repeated struct; the detail may be empty.
 pub(super) fn duplicate_struct(path: &Path<'_>, printed: &str, detail: &str, errors: &mut Errors) {
     let separator = if detail.is_empty() { "" } else { ": " };
@@ -68,7 +74,7 @@ pub(super) fn go_struct(object: &Value, members: &[(&str, &str)]) -> String {
     format!("{{{}}}", members.iter().map(print).collect::<Vec<_>>().join(","))
 }
 
-/// Refuses an empty or unknown word.
+/// Rejects an empty or unknown value.
 pub(super) fn one_of(path: &Path<'_>, word: &str, known: &[&str], errors: &mut Errors) {
     if word.is_empty() {
         errors.required(path, "");

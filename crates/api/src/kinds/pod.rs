@@ -69,7 +69,7 @@ pub static KIND: Kind = Kind {
             label: "status.podIP",
             value: |pod| pod.at("status.podIPs").get(0).map_or("", |ip| ip.text("ip")).to_owned(),
         },
-        // Accepted by the original, which then never finds anything.
+        // Accepted by kube-apiserver, which then never finds anything.
         Selectable { label: "status.podIPs", value: |_| String::new() },
     ],
     table_view: &table::TABLE,
@@ -93,11 +93,6 @@ impl Rules for PodRules {
 
     fn prepare_create(&self, object: &mut Value) {
         add_default_tolerations(object);
-        for (field, value) in [("spec.priority", json!(0)), ("spec.preemptionPolicy", json!("PreemptLowerPriority"))] {
-            if !object.has(field) {
-                object.put(field, value);
-            }
-        }
         let mut status = json!({"phase": "Pending", "qosClass": qos::class(object)});
         if !object.items("spec.schedulingGates").is_empty() {
             status["conditions"] = json!([{
@@ -230,7 +225,7 @@ pub fn bind(pod: &mut Value, node: &str, now: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A Pod outlives a short absence of its node, unless it says how long itself.
+/// A Pod tolerates a short absence of its node, unless it sets its own tolerations.
 fn add_default_tolerations(pod: &mut Value) {
     let mut tolerations = pod.items("spec.tolerations").to_vec();
     let before = tolerations.len();

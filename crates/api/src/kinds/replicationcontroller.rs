@@ -1,4 +1,4 @@
-//! ReplicationController: so many Pods of one template, as they were kept before there were ReplicaSets.
+//! ReplicationController: a number of Pods of one template; the predecessor of ReplicaSets.
 
 use serde_json::Value;
 
@@ -81,6 +81,10 @@ impl Rules for ControllerRules {
             warn_of_name(new, out);
         }
         warn_of_template(new, old, out);
+    }
+
+    fn orphans_dependents(&self) -> bool {
+        true
     }
 }
 

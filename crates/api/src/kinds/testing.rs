@@ -1,8 +1,8 @@
-//! Recorded answers of the original, replayed against the rules alone.
+//! Recorded answers of kube-apiserver, replayed against the rules alone.
 //!
 //! A tiny server without HTTP: it keeps the objects of one kind, applies PUT, POST and merge patches through the hooks
-//! in their order, and compares objects and errors. Recordings are looked for in `WAYPOST_GOLDEN`, then in the
-//! workspace; without them these tests say nothing, and the tests of each kind still do.
+//! in their order, and compares objects and errors. Recordings are those of the workspace, or of the
+//! folder that `WAYPOST_GOLDEN` names.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,6 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::field::Errors;
 use crate::kind::Kind;
+use crate::kinds::pod;
+use crate::priority;
 use crate::status::Status;
 use crate::value::ValueExt as _;
 
@@ -23,12 +25,17 @@ pub(crate) fn summary(check: impl FnOnce(&mut Errors)) -> String {
     errors.summary()
 }
 
-pub(crate) fn topic(name: &str) -> Option<Value> {
+/// The recordings of a topic.
+///
+/// # Panics
+/// When there are none.
+pub(crate) fn topic(name: &str) -> Value {
     let workspace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/api");
     let folder = std::env::var_os("WAYPOST_GOLDEN").map_or_else(|| PathBuf::from(workspace), PathBuf::from);
-    let text = std::fs::read_to_string(folder.join(name).with_extension("json")).ok()?;
+    let path = folder.join(name).with_extension("json");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let text = text.replace("${ns}", NAMESPACE).replace("<ns>", NAMESPACE);
-    Some(serde_json::from_str(&text).expect("recordings are JSON"))
+    serde_json::from_str(&text).expect("recordings are JSON")
 }
 
 /// Replays every case of a topic, as far as it is about this kind.
@@ -36,11 +43,11 @@ pub(super) fn golden(name: &str, kind: &'static Kind) {
     golden_where(name, kind, |_| true);
 }
 
-/// Replays the cases of a topic that a test asks for, as far as they are about this kind.
+/// Replays the cases of a topic for a test, as far as they are about this kind.
 pub(super) fn golden_where(name: &str, kind: &'static Kind, wanted: impl Fn(&Value) -> bool) {
     // The class of an Ingress without one is chosen by the server, which sees all classes.
     let for_rules = |case: &&Value| case.text("id") != "ingress.class-default";
-    for case in topic(name).iter().flat_map(|topic| topic.items("cases")).filter(for_rules) {
+    for case in topic(name).items("cases").iter().filter(for_rules) {
         if !wanted(case) {
             continue;
         }
@@ -56,9 +63,7 @@ pub(super) fn golden_where(name: &str, kind: &'static Kind, wanted: impl Fn(&Val
 /// Replays a case and compares the rows of the Table it ends with.
 pub(super) fn table_golden(id: &str, kind: &'static Kind) {
     let topic = topic("table");
-    let Some(case) = topic.iter().flat_map(|topic| topic.items("cases")).find(|case| case.text("id") == id) else {
-        return;
-    };
+    let case = topic.items("cases").iter().find(|case| case.text("id") == id).expect("a recorded case");
     let mut replay = Replay { kind, objects: HashMap::new(), id: id.to_owned() };
     let (last, steps) = case.items("steps").split_last().expect("a case has steps");
     for step in steps {
@@ -93,7 +98,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Takes a step; says whether the case can go on.
+    /// Takes a step; returns whether the case can continue.
     fn step(&mut self, step: &Value) -> bool {
         let Some((name, subresource)) = self.target(step.text("path")) else { return true };
         let create = match (step.text("method"), name.as_str()) {
@@ -153,6 +158,10 @@ impl Replay {
             object.put("metadata.namespace", NAMESPACE);
         }
         rules.default(&mut object);
+        if self.kind.kind == pod::KIND.kind {
+            // The recording server has the plugin Priority and no class but its own.
+            priority::admit(&mut object, None).expect("the priority of a Pod without a class");
+        }
         rules.prepare_create(&mut object);
         if self.kind.generation {
             object.put("metadata.generation", 1);

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::kinds::{configmap, endpointslice, ingress, namespace, pod};
+use crate::kinds::{configmap, endpointslice, ingress, job, namespace, pod, replicaset, replicationcontroller};
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
@@ -89,6 +89,18 @@ fn the_last_propagation_counts() {
     assert!(!is_released(&configmap::KIND, &object));
     object["metadata"]["finalizers"] = json!([]);
     assert!(is_released(&configmap::KIND, &object));
+}
+
+#[test]
+fn some_kinds_orphan_their_dependents_by_default() {
+    let object = json!({"metadata": {"finalizers": ["example.com/keep"]}});
+    for (kind, orphans) in [(&job::KIND, true), (&replicationcontroller::KIND, true), (&replicaset::KIND, false)] {
+        let expected = orphans.then_some(Propagation::Orphan);
+        assert_eq!(default_propagation(kind, &object), expected, "{}", kind.kind);
+    }
+    let foreground = json!({"metadata": {"finalizers": ["foregroundDeletion"]}});
+    assert_eq!(default_propagation(&replicationcontroller::KIND, &foreground), None);
+    assert_eq!(replicationcontroller::KIND.rules.orphan_warning(), None, "kube-apiserver warns only of Jobs");
 }
 
 #[test]

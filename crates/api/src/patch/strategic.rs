@@ -5,7 +5,7 @@
 //! `$setElementOrder/x` and `$deleteFromPrimitiveList/x`.
 //!
 //! The patch is changed on the way: directives that were followed are taken out of it, and so are nulls in values that
-//! are new. The original shows what is left of it when the result does not decode, so that is part of the outcome.
+//! are new. kube-apiserver shows what is left of it when the result does not decode, so that is part of the outcome.
 
 mod list;
 mod place;
@@ -35,7 +35,7 @@ pub(super) fn apply(ty: TypeId, object: &Value, patch: &mut Value) -> Result<Val
     Ok(Value::Object(out))
 }
 
-/// A failure that the original has only words for.
+/// A failure for which kube-apiserver has only a message.
 fn raw(words: impl Into<String>) -> PatchError {
     PatchError::Raw(words.into())
 }
@@ -92,6 +92,7 @@ fn merge_member(
     }
     match original.get_mut(key) {
         Some(current) if text::type_name(current) == text::type_name(change) => match (current, change) {
+            (Value::Object(current), Value::Object(change)) if place.is_replaced(key) => current.clone_from(change),
             (Value::Object(current), Value::Object(change)) => {
                 merge_map(current, change, place.member(key).map_err(raw)?)?;
             }

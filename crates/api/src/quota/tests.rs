@@ -1,4 +1,4 @@
-//! Quotas and LimitRanges together: the recorded answers of the original, and cases beyond them.
+//! Quotas and LimitRanges together: the recorded answers of Kubernetes, and cases beyond them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::field::Errors;
 use crate::kinds::{self, limitrange, resourcequota, serviceaccount};
 use crate::status::Status as Answer;
-use crate::{decode, limit_range};
+use crate::{decode, limit_range, priority};
 
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/access/quota-limitrange.json");
 const NAMESPACE: &str = "n";
@@ -71,6 +71,9 @@ impl Namespace {
         let mut errors = Errors::default();
         match old {
             None => {
+                if kind.kind == kinds::pod::KIND.kind {
+                    priority::admit(object, None).expect("the priority of a Pod without a class");
+                }
                 kind.rules.prepare_create(object);
                 kind.rules.validate_create(object, &mut errors);
                 object.put("metadata.resourceVersion", "1");
@@ -96,7 +99,7 @@ impl Namespace {
     fn control(&mut self) {
         for mut quota in self.list(&resourcequota::KIND) {
             let list = |kind: &'static Kind| self.list(kind).iter().map(object::encode).collect();
-            let found = recalculate(&quota, Timestamp::UNIX_EPOCH, list);
+            let found = recalculate(&quota, Timestamp::UNIX_EPOCH, std::iter::empty(), list);
             if found.hard != ResourceList::of(quota.at("status.hard"))
                 || found.used != ResourceList::of(quota.at("status.used"))
             {
@@ -291,7 +294,7 @@ fn usage_is_recalculated() {
         "count/other.example.com": "1",
     });
     let stale = quota(&json!({}), &json!({"count/frobs.example.com": "7", "services": "1"}), &json!({"hard": hard}));
-    let found = recalculate(&stale, Timestamp::UNIX_EPOCH, list);
+    let found = recalculate(&stale, Timestamp::UNIX_EPOCH, std::iter::empty(), list);
     assert_eq!(found.hard.to_value(), hard);
     assert_eq!(
         found.used.to_value(),
@@ -304,5 +307,8 @@ fn usage_is_recalculated() {
     let scoped =
         quota(&json!({}), &json!({}), &json!({"hard": {"secrets": "1", "pods": "1"}, "scopes": ["BestEffort"]}));
     let later = "1970-01-01T00:00:31Z".parse().expect("a time");
-    assert_eq!(recalculate(&scoped, later, list).used.to_value(), json!({"pods": "0", "secrets": "0"}));
+    assert_eq!(
+        recalculate(&scoped, later, std::iter::empty(), list).used.to_value(),
+        json!({"pods": "0", "secrets": "0"})
+    );
 }

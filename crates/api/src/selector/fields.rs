@@ -1,7 +1,7 @@
 //! Field selectors: `metadata.name=a,spec.type!=NodePort`.
 //!
-//! Terms are comma-separated; a backslash takes the meaning from a comma, an equals sign or a backslash in a value.
-//! Which fields there are, and the words for one that is not there, depend on the kind.
+//! Terms are comma-separated; a backslash escapes a comma, an equals sign or a backslash in a value. Which fields
+//! exist, and the error message for others, depend on the kind.
 
 use crate::facts::Facts;
 use crate::field::quote;
@@ -26,8 +26,8 @@ enum Place {
     Fact(usize),
 }
 
-/// Kinds that bring their own list of fields, and with it their own words for others. The flag says whether
-/// `metadata.namespace` is on the list. All other kinds know only name and namespace.
+/// Kinds with their own list of fields, and with it their own error message for others. The flag is whether
+/// `metadata.namespace` is on the list. All other kinds support only name and namespace.
 const OWN_FIELDS: &[(&str, &str, bool)] = &[
     ("", "Event", true),
     ("", "Namespace", false),
@@ -46,7 +46,7 @@ const ALIASES: &[(&str, &str, &str)] = &[("Pod", "spec.host", "spec.nodeName")];
 /// Reads the text.
 pub(super) fn parse(text: &str) -> Result<Terms, String> {
     let mut terms = split(text);
-    // The original sorts, which decides what it complains of first.
+    // kube-apiserver sorts, which decides what it reports first.
     terms.sort_unstable();
     let mut out = Terms::new();
     for term in terms.into_iter().filter(|term| !term.is_empty()) {
@@ -78,8 +78,11 @@ fn find(kind: &Kind, field: &str) -> Result<Place, String> {
     }
     match kind.selectable.iter().position(|selectable| selectable.label == wanted) {
         Some(index) => Ok(Place::Fact(index)),
-        None if known || (!kind.selectable.is_empty() && kind.table_type().is_none()) => {
+        None if known || (!kind.selectable.is_empty() && kind.is_custom()) => {
             Err(format!("field label not supported: {field}"))
+        }
+        None if (kind.group, kind.kind) == ("batch", "Job") => {
+            Err(format!("field label {} not supported for Job", quote(field)))
         }
         None => {
             let field = quote(field);
@@ -140,7 +143,7 @@ fn unescape(value: &str) -> Result<String, String> {
 // === impl Requirement ===
 
 impl Requirement {
-    /// Whether it asks for a field of the kind.
+    /// Whether it selects a field of the kind.
     pub(super) fn is_fact(&self) -> bool {
         matches!(self.place, Place::Fact(_))
     }

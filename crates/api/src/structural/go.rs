@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use crate::field::quote;
 
-/// A JSON number as the original sees it.
+/// A JSON number as kube-apiserver sees it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Num {
     /// It has neither fraction nor exponent, and fits.
@@ -44,9 +44,9 @@ pub(super) fn to_int(value: f64) -> i64 {
     if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value) { value as i64 } else { i64::MIN }
 }
 
-/// A float as `%v` prints it: with an exponent below 1e-4 and from 1e21.
+/// A float as `%v` prints it: with an exponent below 1e-4 and from 1e6.
 pub(super) fn float(value: f64) -> String {
-    with_exponent(value, |exponent| !(-4..21).contains(&exponent), 2)
+    with_exponent(value, |exponent| !(-4..6).contains(&exponent), 2)
 }
 
 /// A float as JSON: with an exponent below 1e-6 and from 1e21.
@@ -62,7 +62,7 @@ fn with_exponent(value: f64, scientific: impl Fn(i32) -> bool, width: usize) -> 
         return format!("{value}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
-    // Positive exponents have two digits anyway: they start at 21.
+    // In JSON positive exponents have two digits anyway: they start at 21.
     format!("{mantissa}e{sign}{:0width$}", exponent.abs())
 }
 
@@ -150,9 +150,15 @@ mod tests {
 
     #[test]
     fn floats_are_written_as_go_writes_them() {
-        for (value, wanted) in
-            [(1.5, "1.5"), (5.0, "5"), (1e21, "1e+21"), (1e20, "100000000000000000000"), (1e-5, "1e-05")]
-        {
+        for (value, wanted) in [
+            (1.5, "1.5"),
+            (5.0, "5"),
+            (1e21, "1e+21"),
+            (1e6, "1e+06"),
+            (999_999.0, "999999"),
+            (-1_234_567.5, "-1.2345675e+06"),
+            (1e-5, "1e-05"),
+        ] {
             assert_eq!(float(value), wanted);
         }
         assert_eq!(json(&json!([1e-7, 1e-5, 2.0, 0.0])), "[1e-7,0.00001,2,0]");
@@ -162,7 +168,7 @@ mod tests {
     fn values_are_shown_as_in_field_errors() {
         assert_eq!(shown(&json!("a\"b")), r#""a\"b""#);
         assert_eq!(shown(&json!({"b": "<&>", "a": [null, true]})), r#"{"a":[null,true],"b":"\u003c\u0026\u003e"}"#);
-        assert_eq!(shown(&json!(18_446_744_073_709_551_615_u64)), "18446744073709552000");
+        assert_eq!(shown(&json!(18_446_744_073_709_551_615_u64)), "1.8446744073709552e+19");
     }
 
     #[test]

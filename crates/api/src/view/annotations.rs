@@ -8,7 +8,7 @@ pub const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 pub const TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 /// The certificate of a load balancer.
 pub const SSL_CERT: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-cert";
-/// The protocol that a load balancer speaks with Pods.
+/// The protocol between a load balancer and Pods.
 pub const BACKEND_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer-backend-protocol";
 /// The ports of a load balancer with TLS, by number or name; `*` or empty means all.
 pub const SSL_PORTS: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-ports";
@@ -26,6 +26,10 @@ pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 /// What it costs to delete a Pod, for ReplicaSets.
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// How many Pods of this completion index failed before this one.
+pub const JOB_INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
+/// How many Pods of this completion index failed before this one and did not count towards the limit.
+pub const JOB_INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 /// The revision of a Deployment or of its ReplicaSet.
 pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
 /// The ServiceAccount of a token Secret.

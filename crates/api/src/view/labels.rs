@@ -14,6 +14,18 @@ pub const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 pub const ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 /// Which controller manages an IPAddress.
 pub const IP_ADDRESS_MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+/// The completion index of a Pod of an Indexed Job; also the key of an annotation.
+pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// The name of the Job of a Pod.
+pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// The deprecated form of [`JOB_NAME`].
+pub const LEGACY_JOB_NAME: &str = "job-name";
+/// The UID of the Job of a Pod.
+pub const JOB_CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+/// The deprecated form of [`JOB_CONTROLLER_UID`].
+pub const LEGACY_JOB_CONTROLLER_UID: &str = "controller-uid";
+/// The template of a Pod of a DaemonSet or StatefulSet, and of a ControllerRevision of a DaemonSet.
+pub const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
 /// The name of a Namespace.
 pub const METADATA_NAME: &str = "kubernetes.io/metadata.name";
 

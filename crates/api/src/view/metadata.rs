@@ -32,6 +32,9 @@ pub struct ObjectMeta {
     /// Its owners.
     #[serde(deserialize_with = "or_default")]
     pub owner_references: Box<[OwnerReference]>,
+    /// What keeps it while it is being deleted.
+    #[serde(deserialize_with = "or_default")]
+    pub finalizers: Box<[Box<str>]>,
 }
 
 impl ObjectMeta {

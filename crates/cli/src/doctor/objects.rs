@@ -22,7 +22,8 @@ pub async fn read(api: &mut ApiClient, namespace: &str, domain: &str) -> anyhow:
     cluster.nodes = api.optional("/api/v1/nodes").await;
     cluster.events = api.optional("/api/v1/events?fieldSelector=reason=Unhealthy").await;
     cluster.ranges = api.optional("/apis/networking.k8s.io/v1/servicecidrs").await;
-    for (kind, plural) in [("Deployment", "deployments"), ("StatefulSet", "statefulsets")] {
+    let workloads = [("Deployment", "deployments"), ("StatefulSet", "statefulsets"), ("DaemonSet", "daemonsets")];
+    for (kind, plural) in workloads {
         for mut one in api.optional(&format!("/apis/apps/v1/{plural}")).await {
             // Items of a list have no kind.
             one["kind"] = json!(kind);

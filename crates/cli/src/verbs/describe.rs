@@ -39,10 +39,10 @@ pub struct Arguments {
     /// In all namespaces
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// The objects that are in this file or folder; - is standard input
+    /// The objects in this file or directory; - is standard input
     #[arg(short, long, value_name = "FILE")]
     filename: Vec<String>,
-    /// Whether to show what happened
+    /// Whether to show Events
     #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
     show_events: bool,
     #[command(flatten)]
@@ -99,7 +99,7 @@ async fn describe(client: &mut Client, object: &Object) -> anyhow::Result<Sheet>
             let sets = related(client, "replicasets", object, &selector).await?;
             workload::describe(&object.value, &sets, &mut sheet);
         }
-        ("apps", "replicasets" | "statefulsets") | ("", "replicationcontrollers") => {
+        ("apps", "daemonsets" | "replicasets" | "statefulsets") | ("", "replicationcontrollers") => {
             let selector = super::pods::selector(&object.value).unwrap_or_default();
             let pods = related(client, "pods", object, &selector).await?;
             workload::describe(&object.value, &pods, &mut sheet);

@@ -1,6 +1,6 @@
 //! `waypost rollout`: status, history, undo, restart, pause and resume.
 //!
-//! In: a Deployment or StatefulSet. Out: its status, or a patch. `progress` computes the status, `history` the revisions; both are pure.
+//! In: a Deployment, DaemonSet or StatefulSet. Out: its status, or a patch. `progress` computes the status, `history` the revisions; both are pure.
 
 mod history;
 mod progress;
@@ -25,17 +25,17 @@ use progress::State;
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Subject {
-    /// Watch an update until it is over
+    /// Show the status of a rollout until it is complete
     Status(StatusArguments),
-    /// Show what there was
+    /// List the revisions
     History(HistoryArguments),
-    /// Go back to what there was
+    /// Roll back to an earlier revision
     Undo(UndoArguments),
-    /// Replace all Pods
+    /// Replace all Pods (rolling restart)
     Restart(Arguments),
-    /// Let changes wait
+    /// Pause rollouts
     Pause(Arguments),
-    /// Let changes happen again
+    /// Resume rollouts
     Resume(Arguments),
 }
 
@@ -54,10 +54,10 @@ pub struct Arguments {
 pub struct StatusArguments {
     #[command(flatten)]
     which: Arguments,
-    /// Whether to wait until it is over
+    /// Whether to wait until it is complete
     #[arg(short, long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
     watch: bool,
-    /// How long to wait, such as 30s; 0s is for ever
+    /// Timeout, such as 30s; 0s: no timeout
     #[arg(long, default_value = "0s", value_parser = wait::duration, value_name = "DURATION")]
     timeout: Duration,
 }
@@ -67,7 +67,7 @@ pub struct StatusArguments {
 pub struct HistoryArguments {
     #[command(flatten)]
     which: Arguments,
-    /// Show this one in full
+    /// Show this revision in detail
     #[arg(long, value_name = "N")]
     revision: Option<i64>,
 }
@@ -77,7 +77,7 @@ pub struct HistoryArguments {
 pub struct UndoArguments {
     #[command(flatten)]
     which: Arguments,
-    /// Which one [default: the one before]
+    /// The revision [default: the previous one]
     #[arg(long, default_value_t = 0, value_name = "N")]
     to_revision: i64,
 }
@@ -101,8 +101,8 @@ impl Arguments {
         let objects = target::objects(&mut client, &choice).await?;
         for object in &objects {
             ensure!(
-                ["deployments", "statefulsets"].contains(&object.kind.plural.as_str()),
-                "{} has no updates; a Deployment or a StatefulSet has",
+                ["daemonsets", "deployments", "statefulsets"].contains(&object.kind.plural.as_str()),
+                "{} has no updates; a Deployment, a DaemonSet or a StatefulSet has",
                 object.named()
             );
         }

@@ -10,7 +10,8 @@ use crate::objects::split;
 use crate::objects::workload::Workload;
 
 /// The tables of workloads.
-pub(super) const TABLES: [&str; 4] = ["controllers", "deployments", "replicasets", "statefulsets"];
+pub(super) const TABLES: [&str; 6] =
+    ["controllers", "daemonsets", "deployments", "jobs", "replicasets", "statefulsets"];
 
 /// The workloads of a namespace, by table and key.
 type Here = BTreeMap<(&'static str, Box<str>), Workload>;
@@ -44,6 +45,14 @@ impl Workloads {
             *kind == table && workload.selector.as_ref().is_some_and(|selector| selector.matches(facts, "", ""))
         })
         .map(|((_, key), _)| &**key)
+    }
+
+    /// The keys of one table.
+    pub fn keys(&self, table: &'static str) -> impl Iterator<Item = &str> {
+        let rows = self.namespaces.values().flat_map(move |here| {
+            here.range((table, Box::default())..).take_while(move |((kind, _), _)| *kind == table)
+        });
+        rows.map(|((_, key), _)| &**key)
     }
 }
 

@@ -75,3 +75,18 @@ fn objects_are_deleted_before_their_definition_and_finalizers_hold_both() {
     assert!(cluster.get(KIND.table, "widgets.example.com").is_none());
     assert!(cluster.cache.kinds.kinds().find("example.com", "v1", "widgets").is_none());
 }
+
+#[test]
+fn a_namespace_takes_objects_with_it_whose_definition_is_not_served() {
+    let mut cluster = Cluster::new(&[&crate::namespaces::CONTROLLER]);
+    cluster.put(KIND.table, definition("widgets", "Widget"));
+    cluster.converge();
+    assert!(cluster.cache.kinds.kinds().find("example.com", "v1", "widgets").is_none());
+    cluster.put("example.com/widgets", json!({"metadata": {"name": "a", "namespace": "team", "uid": "1"}}));
+    let deleting = json!({
+        "metadata": {"name": "team", "deletionTimestamp": "1970-01-01T00:00:00Z"}, "spec": {"finalizers": ["kubernetes"]},
+    });
+    cluster.put("namespaces", deleting);
+    cluster.converge();
+    assert!(cluster.get("example.com/widgets", "team/a").is_none());
+}

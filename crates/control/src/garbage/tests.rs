@@ -82,13 +82,13 @@ fn owners_are_identified_by_uid_and_unknown_kinds_exist() {
     let mut stranger = owned_by("ConfigMap", "owner", false);
     stranger.put("uid", "another uid");
     cluster.put(MAPS, map("of-a-stranger", &[stranger]));
-    let unknown = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "none", "uid": "1"});
-    cluster.put(MAPS, map("of-a-job", &[unknown]));
+    let unknown = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "none", "uid": "1"});
+    cluster.put(MAPS, map("of-a-widget", &[unknown]));
     cluster.put(MAPS, map("of-nothing", &[owned_by("ConfigMap", "none", false)]));
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "name": "none", "uid": "1"});
     cluster.put(MAPS, map("of-a-review", &[review]));
     cluster.converge();
-    assert_eq!(names(&cluster, MAPS), ["of-a-job", "of-a-review", "owner"]);
+    assert_eq!(names(&cluster, MAPS), ["of-a-review", "of-a-widget", "owner"]);
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl HostPort {
 
 impl Placement {
     /// Reads the constraints of a Pod.
-    pub(super) fn read(labels: &Value, affinity: &Value, tolerations: &[Value]) -> Self {
+    pub(crate) fn read(labels: &Value, affinity: &Value, tolerations: &[Value]) -> Self {
         let node = affinity.at("nodeAffinity");
         let required = node.at("requiredDuringSchedulingIgnoredDuringExecution");
         let preferred = node.items("preferredDuringSchedulingIgnoredDuringExecution").iter();
@@ -150,6 +150,16 @@ impl Placement {
     pub fn matches(&self, node: &Node) -> bool {
         self.labels.matches(&node.entry.facts, "", node.name())
             && self.required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.holds(node)))
+    }
+
+    /// The only node that the required affinity names in a term, as in Pods of DaemonSets.
+    #[must_use]
+    pub fn named_node(&self) -> Option<&str> {
+        let mut names = self.required.iter().flatten().flat_map(|term| &term.names).filter(|(one_of, _)| *one_of);
+        match &*names.next()?.1 {
+            [name] => Some(name),
+            _ => None,
+        }
     }
 
     /// The sum of the weights of matching preferred terms.
@@ -227,6 +237,12 @@ impl Toleration {
 #[must_use]
 pub(crate) fn unschedulable() -> Taint {
     Taint { key: taints::UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Taint::default() }
+}
+
+/// The taint of a Node that is not ready.
+#[must_use]
+pub(crate) fn not_ready() -> Taint {
+    Taint { key: taints::NOT_READY.into(), effect: "NoSchedule".into(), ..Taint::default() }
 }
 
 /// The PodScheduled condition of an unschedulable Pod.

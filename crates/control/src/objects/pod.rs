@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use api::disruption;
 use api::ip::{Family, parse_lenient};
 use api::view::annotations::POD_DELETION_COST;
 use api::view::pod::ContainerPort;
@@ -10,6 +11,7 @@ use api::view::{self, Protocol};
 use serde::Deserialize;
 use store::Entry;
 
+use super::job_pod::JobPod;
 use super::placement::{HostPort, Placement, Requests};
 use super::{or_default, placement, split};
 
@@ -50,8 +52,12 @@ pub struct Pod {
     pub requests: Requests,
     /// hostPorts.
     pub host_ports: Box<[HostPort]>,
+    /// Since when the condition DisruptionTarget is true, in seconds since the epoch; `None` where the agent set it.
+    pub disrupted_since: Option<i64>,
     /// Scheduling constraints, while it waits for the scheduler.
     pub placement: Option<Box<Placement>>,
+    /// What the Job controller reads, for Pods of Jobs.
+    pub job: Option<Box<JobPod>>,
 }
 
 /// The phase of a Pod, in the order in which Pods are deleted on scale-down.
@@ -107,10 +113,12 @@ impl Pod {
         let pod: view::Pod = super::read(&entry.value);
         let (requests, host_ports) = (placement::requests(&pod.spec), placement::host_ports(&pod.spec.containers));
         let placement = placement(&pod, entry);
+        let job = JobPod::of(&pod, entry).map(Box::new);
         let ready = pod.condition("Ready");
         let (is_ready, ready_since) =
             (ready.is_some_and(view::Condition::is_true), ready.and_then(|one| one.last_transition_time.clone()));
         let finished = pod.has_ended();
+        let disrupted_since = disrupted_since(&pod);
         let view::Pod { metadata, spec, status } = pod;
         let counts = status.container_statuses.iter().chain(&status.init_container_statuses);
         let ports = spec.running_containers().flat_map(|container| &container.ports);
@@ -132,7 +140,9 @@ impl Pod {
             restarts: counts.map(|one| one.restart_count).max().unwrap_or_default(),
             requests,
             host_ports,
+            disrupted_since,
             placement,
+            job,
         }
     }
 
@@ -190,6 +200,13 @@ impl Pod {
             || self.hostname != other.hostname
             || self.subdomain != other.subdomain
     }
+}
+
+/// Since when a Pod is the target of a disruption. A node that ends a Pod itself may need some time until the Pod is deleted.
+fn disrupted_since(pod: &view::Pod) -> Option<i64> {
+    let condition = pod.condition(disruption::TARGET).filter(|condition| condition.is_true())?;
+    let by_node = &*condition.reason == "TerminationByKubelet";
+    (!by_node).then(|| condition.last_transition_time.as_deref().map_or(0, seconds))
 }
 
 /// A metav1.Time in seconds since the epoch.

@@ -56,3 +56,24 @@ fn deleted_pods_without_a_node_are_removed_immediately() {
     cluster.converge();
     assert_eq!(names(&cluster), ["b"], "that one's node has to end it");
 }
+
+#[test]
+fn pods_that_a_finalizer_keeps_fail_first() {
+    let mut cluster = Cluster::new(&[&CONTROLLER]);
+    cluster.put("minions", node("node"));
+    let mut kept = pod("a", "app", 1, true);
+    kept.put("metadata.finalizers", json!(["batch.kubernetes.io/job-tracking"]));
+    cluster.put("pods", kept);
+    cluster.converge();
+    cluster.remove("minions", "node");
+    cluster.deliver_all();
+    cluster.advance(QUARANTINE);
+    cluster.run(0, SINGLETON_KEY);
+    let failed = cluster.get("pods", "default/a").expect("it is kept");
+    assert_eq!((failed.text("status.phase"), failed.has("metadata.deletionTimestamp")), ("Failed", false));
+    let is_disrupted = |condition: &serde_json::Value| condition.text("type") == "DisruptionTarget";
+    assert!(failed.items("status.conditions").iter().any(is_disrupted), "{failed}");
+    cluster.deliver_all();
+    cluster.run(0, SINGLETON_KEY);
+    assert!(cluster.get("pods", "default/a").expect("it is kept").has("metadata.deletionTimestamp"));
+}

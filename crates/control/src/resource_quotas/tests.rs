@@ -20,8 +20,8 @@ fn status(cluster: &Cluster) -> Value {
 fn delays(cluster: &Cluster, table: &str, old: Option<&Value>, new: &Value, deleted: bool) -> Vec<Duration> {
     let entry = |object: &Value, modified| {
         let key = Key::new(Table::named(table), format!("default/{}", object.text("metadata.name")));
-        let (value, facts) = (object::encode(object), std::sync::Arc::default());
-        std::sync::Arc::new(store::Entry { key, created: 1, modified, expires: None, value, facts })
+        let (value, facts) = (object::encode(object), Arc::default());
+        Arc::new(Entry { key, created: 1, modified, expires: None, value, facts })
     };
     let mut cache = crate::Cache::default();
     let previous = old.map(|old| entry(old, 1));
@@ -159,4 +159,37 @@ fn a_changed_spec_comes_before_a_changed_status() {
     assert_eq!(changed("spec.hard", json!({"pods": "6"})), [Duration::ZERO]);
     assert_eq!(changed("status.used", json!({"pods": "1"})), [AUDIT_DELAY]);
     assert!(delays(&cluster, QUOTAS, Some(&old), &old, true).is_empty());
+}
+
+#[test]
+fn custom_resources_are_counted_when_they_are_defined() {
+    const NAME: &str = "count/widgets.example.com";
+    const WIDGETS: &str = "example.com/widgets";
+    let mut cluster = Cluster::new(&[&CONTROLLER, &crate::custom_resources::CONTROLLER]);
+    cluster.put(
+        QUOTAS,
+        json!({"metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": {NAME: "2"}}, "status": {}}),
+    );
+    cluster.converge();
+    assert_eq!(status(&cluster).at("used").get(NAME), None);
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    cluster.put(
+        customresourcedefinition::KIND.table,
+        json!({
+            "metadata": {"name": "widgets.example.com", "generation": 1},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "conversion": {"strategy": "None"},
+                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+            },
+        }),
+    );
+    cluster.converge();
+    assert_eq!(status(&cluster).at("used"), &json!({NAME: "0"}));
+    cluster.put(WIDGETS, json!({"metadata": {"name": "a", "namespace": "default"}}));
+    cluster.converge();
+    assert_eq!(status(&cluster).at("used"), &json!({NAME: "1"}));
+    cluster.remove(WIDGETS, "default/a");
+    cluster.converge();
+    assert_eq!(status(&cluster).at("used"), &json!({NAME: "0"}));
 }

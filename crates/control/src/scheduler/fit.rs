@@ -8,7 +8,7 @@ use api::view::node::Taint;
 use crate::cache::Load;
 use crate::controller::View;
 use crate::objects::node::Node;
-use crate::objects::placement::{HostPort, Placement, unschedulable};
+use crate::objects::placement::{HostPort, Placement, not_ready, unschedulable};
 use crate::objects::pod::Pod;
 
 /// A node and its load.
@@ -69,7 +69,7 @@ impl<'a> NodeCapacity<'a> {
 
     /// Whether a Pod fits.
     pub(super) fn accepts(&self, pod: &Pod, placement: &Placement) -> Result<(), FilterFailure> {
-        if !self.node.ready {
+        if !self.node.ready && !placement.tolerates(&not_ready()) {
             return Err(FilterFailure::NotReady);
         }
         if self.node.unschedulable && !placement.tolerates(&unschedulable()) {

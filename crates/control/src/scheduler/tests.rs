@@ -59,6 +59,26 @@ fn pods_are_bound_to_nodes_that_are_ready() {
 }
 
 #[test]
+fn pods_that_tolerate_it_are_bound_to_nodes_that_are_not_ready() {
+    let mut cluster = cluster();
+    let unready = json!([{"type": "Ready", "status": "False"}]);
+    let taints = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
+    cluster.put(
+        "minions",
+        node("a", |node| {
+            node.put("status.conditions", unready);
+            node.put("spec.taints", taints);
+        }),
+    );
+    cluster.put("pods", pod("network", |pod| pod.put("spec.tolerations", json!([{"operator": "Exists"}]))));
+    let evicted_late = json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]);
+    cluster.put("pods", pod("plain", |pod| pod.put("spec.tolerations", evicted_late)));
+    cluster.converge();
+    assert_eq!((place(&cluster, "network").as_str(), place(&cluster, "plain").as_str()), ("a", ""));
+    assert_eq!(why(&cluster, "plain"), "0/1 nodes are available: 1 node(s) were not ready.");
+}
+
+#[test]
 fn pods_of_other_schedulers_are_ignored() {
     let mut cluster = cluster();
     cluster.put("minions", node("a", |_| {}));
@@ -209,4 +229,14 @@ fn unschedulable_pods_are_reported_once() {
     cluster.put("minions", node("a", |_| {}));
     cluster.converge();
     assert_eq!(place(&cluster, "p"), "a");
+}
+
+#[test]
+fn pods_with_higher_priority_come_first() {
+    let mut cluster = cluster();
+    cluster.put("pods", pod("early", |_| {}));
+    cluster.put("pods", pod("urgent", |pod| pod.put("spec.priority", 5)));
+    cluster.put("minions", node("n", |node| node.put("status.allocatable.pods", "1")));
+    cluster.converge();
+    assert_eq!(["early", "urgent"].map(|name| place(&cluster, name)), ["", "n"]);
 }

@@ -21,8 +21,8 @@ use api::value::ValueExt as _;
 use serde_json::Value;
 
 use self::revision::Revisions;
-use super::claim;
 use super::{StoredObject, WorkloadKind, availability, delete_pod, slow_start};
+use super::{claim, history};
 use crate::cache::{Change, TypedChange};
 use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
 use crate::objects::pod::{Phase, Pod};
@@ -43,7 +43,7 @@ pub(crate) const CONTROLLER: Controller =
 fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>) {
     match &change.typed {
         TypedChange::Pod(_) => KIND.affected_keys(view, change, affected),
-        _ if change.is_of(revision::TABLE) => KIND.affected_keys(view, change, affected),
+        _ if change.is_of(history::TABLE) => KIND.affected_keys(view, change, affected),
         _ if change.is_of(KIND.table) && !change.deleted => affected.add(change.key()),
         _ => {}
     }
@@ -52,7 +52,7 @@ fn affected_keys(view: &View<'_>, change: &Change, affected: &mut AffectedKeys<'
 fn reconcile(view: &View<'_>, key: &str) -> Outcome {
     let Some(workload) = StoredObject::read(view, KIND.table, key) else { return Outcome::done() };
     let Some(selector) = workload.selector() else { return Outcome::done() };
-    let claimed = claim::objects(view, &KIND, &workload, revision::TABLE, &selector);
+    let claimed = claim::objects(view, &KIND, &workload, history::TABLE, &selector);
     if !claimed.writes.is_empty() {
         return Outcome::write(claimed.writes);
     }

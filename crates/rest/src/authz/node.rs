@@ -20,6 +20,9 @@ const LEASES: &str = "kube-node-lease";
 const ANNOUNCERS: &str = "kube-system";
 const ANNOUNCER_PREFIXES: [&str; 2] = ["waypost-announcer-", "waypost-address-"];
 
+/// Why a node may not use the CSINode of another.
+pub(crate) const OTHER_CSI_NODE: &str = "can only access CSINode with the same name as the requesting node";
+
 /// Whether a Lease is one of the announcers.
 #[must_use]
 pub fn is_of_announcers(namespace: &str, name: &str) -> bool {
@@ -33,6 +36,8 @@ pub enum Referenced {
     Secret,
     /// A ConfigMap.
     ConfigMap,
+    /// A PersistentVolumeClaim.
+    Claim,
     /// A ServiceAccount.
     ServiceAccount,
 }
@@ -88,6 +93,10 @@ pub(super) fn decide(attributes: &Attributes<'_>, relations: &dyn Relations) -> 
             Ok(())
         }
         ("", "configmaps") => request.read(Referenced::ConfigMap),
+        ("", "persistentvolumeclaims") => request.get(|request| request.used(Referenced::Claim)),
+        // Volumes are neither bound nor attached here, so that no node has one.
+        ("", "persistentvolumes") | ("storage.k8s.io", "volumeattachments") => request.get(NodeRequest::unrelated),
+        ("storage.k8s.io", "csinodes") => request.csi_node(),
         ("", "serviceaccounts") => request.account(),
         ("", "pods") => request.pod(),
         ("", "nodes") => request.node(),
@@ -128,6 +137,29 @@ impl NodeRequest<'_> {
             return self.used(what);
         };
         Err(why.to_owned())
+    }
+
+    /// One object by its name, without its subresources.
+    fn get(&self, is_related: impl FnOnce(&Self) -> Result<(), String>) -> Result<(), String> {
+        match (self.attributes.verb, self.attributes.subresource) {
+            ("get", "") => is_related(self),
+            ("get", _) => Err("cannot get subresource".to_owned()),
+            _ => Err("can only get individual resources of this type".to_owned()),
+        }
+    }
+
+    /// Its own CSINode; NodeRestriction checks the name of a new one.
+    fn csi_node(&self) -> Result<(), String> {
+        let attributes = self.attributes;
+        match attributes.verb {
+            "create" | "get" | "update" | "patch" | "delete" if !attributes.subresource.is_empty() => {
+                Err("cannot authorize CSINode subresources".to_owned())
+            }
+            "create" => Ok(()),
+            "get" | "update" | "patch" | "delete" if attributes.name == self.node => Ok(()),
+            "get" | "update" | "patch" | "delete" => Err(OTHER_CSI_NODE.to_owned()),
+            _ => Err("can only get, create, update, patch, or delete a CSINode".to_owned()),
+        }
     }
 
     /// Accounts of its Pods: read, and create tokens.

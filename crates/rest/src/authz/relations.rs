@@ -92,6 +92,7 @@ fn names(pod: &Value, what: Referenced) -> Vec<&str> {
             out.push(if name.is_empty() { "default" } else { name });
         }
         Referenced::ConfigMap => variables(pod, "configMapKeyRef", "configMapRef", &mut out),
+        Referenced::Claim => {}
         Referenced::Secret => {
             variables(pod, "secretKeyRef", "secretRef", &mut out);
             out.extend(pod.items("spec.imagePullSecrets").iter().map(|secret| secret.text("name")));
@@ -100,11 +101,14 @@ fn names(pod: &Value, what: Referenced) -> Vec<&str> {
     let (own, projected) = match what {
         Referenced::Secret => ("secret.secretName", "secret.name"),
         Referenced::ConfigMap => ("configMap.name", "configMap.name"),
+        Referenced::Claim => ("persistentVolumeClaim.claimName", ""),
         Referenced::ServiceAccount => return out,
     };
     for volume in pod.items("spec.volumes") {
         out.push(volume.text(own));
-        out.extend(volume.items("projected.sources").iter().map(|source| source.text(projected)));
+        if !projected.is_empty() {
+            out.extend(volume.items("projected.sources").iter().map(|source| source.text(projected)));
+        }
         if what == Referenced::Secret {
             out.push(volume.text("csi.nodePublishSecretRef.name"));
         }
@@ -139,11 +143,13 @@ mod tests {
             "initContainers": [{"envFrom": [{"secretRef": {"name": "first"}}]}],
             "volumes": [
                 {"name": "v", "secret": {"secretName": "files"}}, {"name": "w", "configMap": {"name": "map"}},
+                {"name": "c", "persistentVolumeClaim": {"claimName": "disk"}},
                 {"name": "p", "projected": {"sources": [{"secret": {"name": "part"}}, {"configMap": {"name": "root"}}]}},
             ],
         }});
         assert_eq!(names(&pod, Referenced::Secret), ["one", "first", "pull", "files", "part"]);
         assert_eq!(names(&pod, Referenced::ConfigMap), ["all", "map", "root"]);
+        assert_eq!(names(&pod, Referenced::Claim), ["disk"]);
         assert_eq!(names(&pod, Referenced::ServiceAccount), ["default"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What the default roles grant, row by row, and the words of refusals.
+//! The permissions of the default roles, row by row, and the messages of denials.
 
 use std::sync::LazyLock;
 
@@ -78,7 +78,7 @@ fn a_decision_names_the_binding() {
     assert_eq!(decision, Decision { allowed: true, reason: reason.to_owned() });
 }
 
-/// Pods `ns/own` of node n1, which uses the Secret `tls`, and `ns/other` of n2, which uses `theirs`; `default` is everybody's account.
+/// Pods `ns/own` of node n1, which uses the Secret `tls`, and `ns/other` of n2, which uses `theirs`; all use the account `default`.
 struct World;
 
 impl Relations for World {
@@ -93,6 +93,7 @@ impl Relations for World {
         let used = match what {
             node::Referenced::Secret => [("n1", "tls"), ("n2", "theirs")].contains(&(node, name)),
             node::Referenced::ConfigMap => name == "kube-root-ca.crt",
+            node::Referenced::Claim => (node, name) == ("n1", "disk"),
             node::Referenced::ServiceAccount => name == "default",
         };
         used && namespace == "ns"
@@ -155,6 +156,30 @@ fn nodes_read_what_proxies_and_their_pods_need() {
     );
     assert_eq!(node_may("get", "", "pods/log", "own"), Err(String::new()));
     assert_eq!(node_may("get", "", "pods/exec", "own"), Err(String::new()));
+}
+
+#[test]
+fn nodes_use_their_own_csi_node_and_the_claims_of_their_pods() {
+    let unrelated = Err("node: no relationship found between node 'n1' and this object".to_owned());
+    assert_eq!(node_may("get", "", "persistentvolumeclaims", "disk"), Ok(()));
+    assert_eq!(node_may("get", "", "persistentvolumeclaims", "theirs"), unrelated);
+    for verb in ["update", "patch"] {
+        assert!(node_may(verb, "", "persistentvolumeclaims/status", "disk").is_err(), "nothing expands volumes here");
+    }
+    assert_eq!(node_may("get", "", "persistentvolumes", "pv"), unrelated);
+    assert_eq!(node_may("get", "storage.k8s.io", "volumeattachments", "a"), unrelated);
+    let other = "node: can only access CSINode with the same name as the requesting node";
+    for verb in ["get", "update", "patch", "delete"] {
+        assert_eq!(node_may(verb, "storage.k8s.io", "csinodes", "n1"), Ok(()));
+        assert_eq!(node_may(verb, "storage.k8s.io", "csinodes", "n2"), Err(other.to_owned()));
+    }
+    assert_eq!(
+        node_may("create", "storage.k8s.io", "csinodes", ""),
+        Ok(()),
+        "its name is checked with the object in hand"
+    );
+    assert!(node_may("list", "storage.k8s.io", "csinodes", "").is_err());
+    assert_eq!(node_may("list", "storage.k8s.io", "csidrivers", ""), Ok(()));
 }
 
 #[test]

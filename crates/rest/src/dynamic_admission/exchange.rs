@@ -6,7 +6,8 @@ use api::status::Status;
 
 use super::review::{self, Answer, Malformed};
 use super::webhook::Webhook;
-use super::{Caller, Notes, described};
+use super::{Notes, described};
+use crate::webhooks::Caller;
 
 /// Why a webhook does not admit a request.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,7 +37,8 @@ pub(super) async fn ask(
     };
     let uid = uuid::Uuid::new_v4().to_string();
     let body = review::request(request, form, &uid, version).to_string();
-    let bytes = caller.post(&webhook.target, body.into(), webhook.timeout).await.map_err(Failure::Calling)?;
+    let bytes = caller.post(&webhook.target, body.into(), webhook.timeout).await;
+    let bytes = bytes.map_err(|error| Failure::Calling(error.to_string()))?;
     let answer = review::read(&bytes, &uid, version, mutating).map_err(|error| match error {
         Malformed::Unreadable(why) => Failure::Calling(format!("failed to call webhook: {why}")),
         Malformed::Invalid(why) => Failure::Calling(format!("received invalid webhook response: {why}")),

@@ -3,9 +3,9 @@
 //! In: a request, later the bytes of the response. Out: the review as JSON, later an [`Answer`], or an error with the message of
 //! kube-apiserver. Versions `v1` and `v1beta1` differ in how strictly a response is checked.
 
-use api::decode;
 use api::dynamic_admission::request::{Form, Request};
 use api::field::quote;
+use api::review::{Review, json_type};
 use api::status::Status;
 use api::value::ValueExt as _;
 use base64::Engine as _;
@@ -50,14 +50,15 @@ pub(super) fn request(request: &Request<'_>, form: &Form, uid: &str, version: &s
 
 /// Parses the response to the review of a uid and version.
 pub(super) fn read(bytes: &[u8], uid: &str, version: &str, mutating: bool) -> Result<Answer, Malformed> {
-    let review = parse(bytes, version).map_err(Malformed::Unreadable)?;
+    let sent = Review { group: GROUP, version, kind: KIND };
+    let review = sent.parse(bytes).map_err(Malformed::Unreadable)?;
     let response = review.at("response");
     if response.is_null() {
         return Err(Malformed::Invalid("webhook response was absent".to_owned()));
     }
     let mut answer = fields(response).map_err(Malformed::Unreadable)?;
     if version == "v1" {
-        verify(&review, &answer, uid, mutating).map_err(Malformed::Invalid)?;
+        verify(sent, &review, &answer, uid, mutating).map_err(Malformed::Invalid)?;
     } else if !mutating {
         (answer.patch, answer.patch_type) = Default::default();
     } else if !answer.patch.is_empty() {
@@ -66,34 +67,10 @@ pub(super) fn read(bytes: &[u8], uid: &str, version: &str, mutating: bool) -> Re
     Ok(answer)
 }
 
-/// A review of a version; without one, this version is assumed.
-fn parse(bytes: &[u8], version: &str) -> Result<Value, String> {
-    let syntax = |error| format!("couldn't get version/kind; json parse error: {error}");
-    let found = decode::find_kind(bytes).map_err(syntax)?;
-    let expected = format!("{GROUP}/{version}");
-    if !matches!(found.kind.as_str(), "" | KIND)
-        || !found.api_version.starts_with(GROUP) && !found.api_version.is_empty()
-    {
-        let (kind, version) = (quote(&found.kind), quote(&found.api_version));
-        return Err(format!("no kind {kind} is registered for version {version}"));
-    }
-    if !found.api_version.is_empty() && found.api_version != expected {
-        let other = found.api_version.rsplit('/').next().unwrap_or_default();
-        return Err(format!("converting ({other}.{KIND}) to ({version}.{KIND}): unknown conversion"));
-    }
-    decode::parse_json(bytes).map(|(review, _)| review).map_err(syntax)
-}
-
 /// The fields of a response, with type checks.
 fn fields(response: &Value) -> Result<Answer, String> {
     let wrong = |field: &str, target: &str| {
-        let word = match response.at(field) {
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            _ => "object",
-        };
+        let word = json_type(response.at(field));
         format!(
             "json: cannot unmarshal {word} into Go struct field AdmissionResponse.response.{field} of type {target}"
         )
@@ -134,18 +111,12 @@ fn fields(response: &Value) -> Result<Answer, String> {
 }
 
 /// Checks a response against the review that was sent.
-fn verify(review: &Value, answer: &Answer, uid: &str, mutating: bool) -> Result<(), String> {
+fn verify(sent: Review<'_>, review: &Value, answer: &Answer, uid: &str, mutating: bool) -> Result<(), String> {
     let found = review.text("response.uid");
     if found != uid {
         return Err(format!("expected response.uid={}, got {}", quote(uid), quote(found)));
     }
-    let api_version = review.text("apiVersion");
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let found = format!("{group}/{version}, Kind={}", review.text("kind"));
-    let expected = format!("{GROUP}/v1, Kind={KIND}");
-    if found != expected {
-        return Err(format!("expected webhook response of {expected}, got {found}"));
-    }
+    sent.check_type(review)?;
     let (has_patch, has_type) = (!answer.patch.is_empty(), review.has("response.patchType"));
     let why = match (mutating, has_patch, has_type) {
         (false, true, _) => "validating webhook may not return response.patch",

@@ -18,12 +18,14 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use store::{Embedded, Op, Options, Store, Txn};
 
-use super::{Caller, DynamicAdmission};
+use super::DynamicAdmission;
 use crate::auth::User;
 use crate::authz::Authorizer;
-use crate::dynamic_admission::target::Target;
+use crate::conversion::Converter;
 use crate::pki::scratch::Scratch;
 use crate::registry::key;
+use crate::webhooks::target::Target;
+use crate::webhooks::{CallError, Caller};
 
 pub(crate) const NULL: &Value = &Value::Null;
 
@@ -46,7 +48,7 @@ struct Scripted {
 }
 
 impl Caller for Scripted {
-    fn post<'a>(&'a self, target: &'a Target, body: Bytes, _within: Duration) -> BoxFuture<'a, Result<Bytes, String>> {
+    fn post<'a>(&'a self, target: &'a Target, body: Bytes, _: Duration) -> BoxFuture<'a, Result<Bytes, CallError>> {
         let review: Value = serde_json::from_slice(&body).expect("a review is JSON");
         let request = review.at("request").clone();
         self.calls.lock().push((target.host(), request.clone()));
@@ -55,7 +57,7 @@ impl Caller for Scripted {
             let api_version = review.at("apiVersion");
             json!({"kind": "AdmissionReview", "apiVersion": api_version, "response": response}).to_string().into()
         });
-        async move { answered }.boxed()
+        async move { answered.map_err(CallError::Exchange) }.boxed()
     }
 }
 
@@ -75,6 +77,11 @@ impl Fixture {
     /// Another admission over the same store, with the same webhooks.
     pub(crate) fn again(&self) -> DynamicAdmission {
         admission(&self.store, &self.answering, &self.calls)
+    }
+
+    /// A converter with the same webhooks.
+    pub(crate) fn converter(&self) -> Arc<Converter> {
+        Arc::new(Converter::new(Arc::new(Scripted { answering: self.answering.clone(), calls: self.calls.clone() })))
     }
 
     /// Stores an object, with its defaults.
@@ -119,9 +126,10 @@ fn admission(
     answering: &Arc<Answering>,
     calls: &Arc<Mutex<Vec<(String, Value)>>>,
 ) -> DynamicAdmission {
-    let caller = Scripted { answering: answering.clone(), calls: calls.clone() };
+    let caller = Arc::new(Scripted { answering: answering.clone(), calls: calls.clone() });
     let authorizer = Arc::new(Authorizer::new(store.clone()));
-    DynamicAdmission::with(store.clone(), authorizer, Box::new(caller), &Plugins::default(), &Fake)
+    let conversion = Arc::new(Converter::new(caller.clone()));
+    DynamicAdmission::with(store.clone(), authorizer, caller, conversion, &Plugins::default(), &Fake)
 }
 
 /// The creation of a Service.

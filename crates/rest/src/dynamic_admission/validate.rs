@@ -7,6 +7,7 @@ use api::dynamic_admission::request::{Form, Request};
 use api::status::Status;
 use futures_util::future::join_all;
 
+use super::cluster::ConvertedParams;
 use super::configuration::Configuration;
 use super::exchange::{ask, settle};
 use super::rights::Rights;
@@ -24,7 +25,7 @@ impl DynamicAdmission {
             return Ok(());
         }
         let configuration = self.configuration();
-        self.ask_policies(&configuration, request, user, notes)?;
+        self.ask_policies(&configuration, request, user, notes).await?;
         let webhooks = self.applicable(&configuration, request, user)?;
         let asked = webhooks.iter().enumerate().map(|(index, (webhook, form))| async move {
             let mut notes = Notes::default();
@@ -42,7 +43,7 @@ impl DynamicAdmission {
         refusal
     }
 
-    fn ask_policies(
+    async fn ask_policies(
         &self,
         configuration: &Configuration,
         request: &Request<'_>,
@@ -53,8 +54,16 @@ impl DynamicAdmission {
         if bound.is_empty() || !self.asks_policies {
             return Ok(());
         }
-        let rights = Rights::new(&self.authorizer, user, request);
-        let verdict = policy::decide(bound, request, &self.cluster(), &rights)?;
+        let mut params = ConvertedParams::default();
+        let verdict = loop {
+            let verdict = {
+                let rights = Rights::new(&self.authorizer, user, request);
+                policy::decide(bound.clone(), request, &self.cluster(&params), &rights)?
+            };
+            if !params.complete(&*self.store, &self.conversion).await {
+                break verdict;
+            }
+        };
         notes.warnings.extend(verdict.warnings);
         notes.annotations.extend(verdict.annotations);
         verdict.refusal.map_or(Ok(()), Err)

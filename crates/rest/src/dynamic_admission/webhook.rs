@@ -11,7 +11,7 @@ use api::status::Status;
 use api::value::ValueExt as _;
 use serde_json::Value;
 
-use super::target::Target;
+use crate::webhooks::target::Target;
 
 /// A webhook.
 pub(super) struct Webhook {

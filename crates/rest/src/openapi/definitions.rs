@@ -329,6 +329,7 @@ fn put_merge(value: &mut Value, field: &Field) {
         (Some(_), true) => "merge,retainKeys",
         (Some(_), false) => "merge",
         (None, true) => "retainKeys",
+        (None, false) if field.patch.replace => "replace",
         (None, false) => return,
     };
     value["x-kubernetes-patch-strategy"] = strategy.into();

@@ -15,6 +15,9 @@ pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 /// The prefix of the types of CustomResourceDefinitions.
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
+/// The prefix of the types of APIServices.
+const REGISTRATION: &str = "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1";
+
 /// The version of OpenAPI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dialect {
@@ -86,6 +89,8 @@ pub(super) fn definition_name(schema: &str) -> String {
     match schema.split_once('.') {
         Some(("meta", name)) => format!("{META}.{name}"),
         Some(("apiextensions", name)) => format!("{EXTENSIONS}.{name}"),
+        Some(("apiregistration", name)) => format!("{REGISTRATION}.{name}"),
+        Some(("autoscaling_v2", name)) => format!("io.k8s.api.autoscaling.v2.{name}"),
         Some((own::TABLE, name)) => format!("{}.{name}", own::PACKAGE),
         Some((table, name)) => format!("io.k8s.api.{table}.v1.{name}"),
         None => schema.to_owned(),
@@ -94,7 +99,7 @@ pub(super) fn definition_name(schema: &str) -> String {
 
 /// The definition of the objects of a kind; that of a custom kind is named by its group in reverse.
 pub(super) fn definition_of_kind(kind: &Kind) -> String {
-    if kind.table_type().is_some() {
+    if !kind.is_custom() {
         return definition_name(kind.schema);
     }
     let mut parts: Vec<&str> = kind.group.split('.').collect();

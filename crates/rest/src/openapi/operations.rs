@@ -106,7 +106,7 @@ pub(super) fn of(kind: &'static Kind) -> Vec<Path> {
         part(&names, sub, &mut out);
     }
     // Deprecated paths, which custom resources never had.
-    if kind.verbs.contains(&"watch") && kind.table_type().is_some() {
+    if kind.verbs.contains(&"watch") && !kind.is_custom() {
         watches(&names, &mut out);
     }
     out.retain(|path| !path.operations.is_empty());

@@ -10,31 +10,71 @@ use super::parameters::Parameter;
 use super::text::Texts;
 use crate::version;
 
-/// The media types of an object.
-const PRODUCES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-/// Further media types of a list, for watches.
-const STREAMS: &[&str] = &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
-/// The media types of a patch.
-const PATCHES: &[&str] = &[
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-];
 const ANYTHING: &[&str] = &["*/*"];
+
+/// The media types of a kind.
+struct Media {
+    /// An object in a response.
+    objects: &'static [&'static str],
+    /// A list in a response, besides: events of a watch.
+    streams: &'static [&'static str],
+    /// An object in a request.
+    bodies: &'static [&'static str],
+    patches: &'static [&'static str],
+}
+
+static BUILT_IN: Media = Media {
+    objects: &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"],
+    streams: &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"],
+    bodies: ANYTHING,
+    patches: &[
+        "application/json-patch+json",
+        "application/merge-patch+json",
+        "application/strategic-merge-patch+json",
+        "application/apply-patch+yaml",
+    ],
+};
+
+/// Custom resources have neither protobuf nor strategic merge patches. `kubectl apply` sends the latter to every kind that lists them.
+static CUSTOM: Media = Media {
+    objects: &["application/json", "application/yaml"],
+    streams: &[],
+    bodies: &["application/json", "application/yaml"],
+    patches: &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"],
+};
+
+impl Media {
+    fn of(kind: &Kind) -> &'static Self {
+        if kind.table_type().is_some() { &BUILT_IN } else { &CUSTOM }
+    }
+
+    fn consumed(&self, body: Option<Body>) -> &'static [&'static str] {
+        if body.is_some_and(|body| matches!(body.exchange, Exchange::Patch)) { self.patches } else { self.bodies }
+    }
+
+    fn produced(&self, answer: Answer) -> Vec<&'static str> {
+        match (answer.exchange, answer.stream) {
+            (Exchange::Text, _) => ANYTHING.to_vec(),
+            (_, true) => [self.objects, self.streams].concat(),
+            (_, false) => self.objects.to_vec(),
+        }
+    }
+}
 
 /// Renders the document of these kinds.
 pub(super) fn document(dialect: Dialect, texts: &Texts, kinds: &[&'static Kind]) -> Value {
     let mut definitions = Definitions::new(dialect, texts, kinds);
     let mut paths = Map::new();
-    for path in kinds.iter().flat_map(|kind| operations::of(kind)) {
+    for (media, path) in
+        kinds.iter().flat_map(|kind| operations::of(kind).into_iter().map(|path| (Media::of(kind), path)))
+    {
         for operation in &path.operations {
             definitions.need(operation.answer.exchange);
             if let Some(body) = operation.body {
                 definitions.need(body.exchange);
             }
         }
-        let item = render_path(dialect, &path);
+        let item = render_path(dialect, media, &path);
         paths.insert(path.path, item);
     }
     let token = json!({
@@ -56,7 +96,7 @@ pub(super) fn document(dialect: Dialect, texts: &Texts, kinds: &[&'static Kind])
         }),
         Dialect::V3 => {
             let mut components = json!({ "schemas": definitions.into_map() });
-            if kinds.iter().any(|kind| kind.table_type().is_some()) {
+            if kinds.iter().any(|kind| !kind.is_custom()) {
                 components["securitySchemes"] = token;
             }
             json!({
@@ -69,11 +109,11 @@ pub(super) fn document(dialect: Dialect, texts: &Texts, kinds: &[&'static Kind])
     }
 }
 
-fn render_path(dialect: Dialect, path: &Path) -> Value {
+fn render_path(dialect: Dialect, media: &Media, path: &Path) -> Value {
     let mut item = Map::new();
     item.insert("parameters".to_owned(), render_parameters(dialect, &path.parameters).into());
     for operation in &path.operations {
-        item.insert(operation.method.to_owned(), render_operation(dialect, operation));
+        item.insert(operation.method.to_owned(), render_operation(dialect, media, operation));
     }
     item.into()
 }
@@ -82,13 +122,13 @@ fn render_parameters(dialect: Dialect, parameters: &[&'static Parameter]) -> Vec
     parameters.iter().map(|parameter| parameter.render(dialect)).collect()
 }
 
-fn render_operation(dialect: Dialect, operation: &Operation) -> Value {
+fn render_operation(dialect: Dialect, media: &Media, operation: &Operation) -> Value {
     let mut parameters = render_parameters(dialect, operation.parameters);
     let mut out = json!({
         "description": operation.text,
         "operationId": operation.id,
         "tags": [operation.tag],
-        "responses": responses(dialect, operation.answer),
+        "responses": responses(dialect, media, operation.answer),
         "x-kubernetes-action": operation.action,
         "x-kubernetes-group-version-kind": operation.gvk.to_value(),
     });
@@ -102,13 +142,13 @@ fn render_operation(dialect: Dialect, operation: &Operation) -> Value {
                 }
                 parameters.insert(0, entry);
             }
-            out["consumes"] = operation.body.map_or(ANYTHING, consumes).into();
-            out["produces"] = produces(operation.answer).into();
+            out["consumes"] = media.consumed(operation.body).into();
+            out["produces"] = media.produced(operation.answer).into();
             out["schemes"] = json!(["https"]);
         }
         Dialect::V3 => {
             if let Some(body) = operation.body {
-                out["requestBody"] = json!({ "content": content(dialect, body.exchange, consumes(body)) });
+                out["requestBody"] = json!({ "content": content(dialect, body.exchange, media.consumed(Some(body))) });
                 if body.required {
                     out["requestBody"]["required"] = true.into();
                 }
@@ -121,13 +161,13 @@ fn render_operation(dialect: Dialect, operation: &Operation) -> Value {
     out
 }
 
-fn responses(dialect: Dialect, answer: Answer) -> Value {
+fn responses(dialect: Dialect, media: &Media, answer: Answer) -> Value {
     let mut out = Map::new();
     for code in answer.codes {
         let mut entry = json!({ "description": reason(*code) });
         match dialect {
             Dialect::V2 => entry["schema"] = schema(dialect, answer.exchange),
-            Dialect::V3 => entry["content"] = content(dialect, answer.exchange, &produces(answer)),
+            Dialect::V3 => entry["content"] = content(dialect, answer.exchange, &media.produced(answer)),
         }
         out.insert(code.to_string(), entry);
     }
@@ -145,18 +185,6 @@ fn content(dialect: Dialect, exchange: Exchange, types: &[&str]) -> Value {
         .map(|media| ((*media).to_owned(), json!({ "schema": schema(dialect, exchange) })))
         .collect::<Map<_, _>>()
         .into()
-}
-
-fn consumes(body: Body) -> &'static [&'static str] {
-    if matches!(body.exchange, Exchange::Patch) { PATCHES } else { ANYTHING }
-}
-
-fn produces(answer: Answer) -> Vec<&'static str> {
-    match (answer.exchange, answer.stream) {
-        (Exchange::Text, _) => ANYTHING.to_vec(),
-        (_, true) => [PRODUCES, STREAMS].concat(),
-        (_, false) => PRODUCES.to_vec(),
-    }
 }
 
 fn reason(code: u16) -> &'static str {

@@ -80,6 +80,40 @@ fn every_stored_kind_can_be_patched_with_validation() {
 }
 
 #[test]
+fn custom_resources_list_the_media_types_that_they_have() {
+    let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
+    let definition = json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": names,
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }],
+        },
+        "status": {
+            "acceptedNames": names,
+            "conditions": [{"type": "NamesAccepted", "status": "True"}, {"type": "Established", "status": "True"}],
+        },
+    });
+    let mut catalog = api::custom::Catalog::default();
+    catalog.apply("widgets.example.com", Some(&definition), 1);
+    let openapi = OpenApi::new(catalog.kinds().served());
+    let document: Value =
+        serde_json::from_slice(&openapi.v3("apis/example.com/v1").expect("a document").plain()).expect("JSON");
+    let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    for path in ["", "/status"] {
+        let patch = &document["paths"][format!("/apis/example.com/v1/namespaces/{{namespace}}/widgets/{{name}}{path}")]
+            ["patch"];
+        assert_eq!(
+            keys(&patch["requestBody"]["content"]),
+            ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"]
+        );
+        assert_eq!(keys(&patch["responses"]["200"]["content"]), ["application/json", "application/yaml"]);
+    }
+}
+
+#[test]
 fn service_ports_have_merge_keys() {
     let schemas = v3("api/v1")["components"]["schemas"].clone();
     let spec = &schemas["io.k8s.api.core.v1.ServiceSpec"];

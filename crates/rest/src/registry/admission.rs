@@ -1,7 +1,9 @@
 //! Built-in admission: NamespaceLifecycle, DefaultIngressClass, NodeRestriction.
 
 use api::admission::Plugin;
+use api::kind::Kind;
 use api::kinds;
+use api::kinds::priorityclass::{self, SystemClass};
 use api::object;
 use api::status::{Resource, Status};
 use api::value::ValueExt as _;
@@ -49,12 +51,9 @@ impl Registry {
         Some(object::decode_light(&entry.value).text("metadata.uid").to_owned())
     }
 
-    /// Refuses the deletion of required namespaces.
+    /// Refuses the deletion of required objects.
     pub(super) fn admit_delete(&self, call: &Call<'_>, name: &str) -> Result<(), Status> {
-        if call.kind.plural == "namespaces" && PROTECTED_NAMESPACES.contains(&name) {
-            return Err(Status::forbidden(call.kind.resource(), name, "this namespace may not be deleted"));
-        }
-        Ok(())
+        why_required(call.kind, name).map_or(Ok(()), |why| Err(Status::forbidden(call.kind.resource(), name, why)))
     }
 
     /// Sets the default IngressClass: the newest, then the first by name.
@@ -80,6 +79,16 @@ impl Registry {
             ingress.put("spec.ingressClassName", class.text("metadata.name"));
         }
     }
+}
+
+/// Why an object cannot be deleted, if it is one of those that every cluster has.
+pub(crate) fn why_required(kind: &Kind, name: &str) -> Option<&'static str> {
+    if kind.plural == "namespaces" && PROTECTED_NAMESPACES.contains(&name) {
+        return Some("this namespace may not be deleted");
+    }
+    let is_system = (kind.group, kind.plural) == (priorityclass::KIND.group, priorityclass::KIND.plural)
+        && SystemClass::find(name).is_some();
+    is_system.then_some("this is a system priority class and cannot be deleted")
 }
 
 fn being_terminated(call: &Call<'_>, name: &str) -> Status {

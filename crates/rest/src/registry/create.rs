@@ -112,7 +112,8 @@ impl Registry {
         let mut shown = object;
         let as_answered = (!call.is_main()).then(|| shown.clone());
         rules.on_read(&mut shown);
-        let entry = self.put(call, name, &shown, 0, txn).await?;
+        let stored = self.stored_form(call, &shown).await?;
+        let entry = self.put(call, name, stored, 0, txn).await?;
         add_warnings(warnings, noted);
         let shown = if call.dry_run || as_answered.is_some() {
             let mut object = as_answered.unwrap_or(shown);
@@ -121,7 +122,7 @@ impl Registry {
             }
             Shown::Object(typed(call.kind, object))
         } else {
-            Shown::Entry(entry)
+            Shown::Entry(self.conversion.written(call.kind, entry).await.map_err(WriteError::Refused)?)
         };
         Ok(Outcome { code: 201, shown })
     }
@@ -174,10 +175,10 @@ fn finished(kind: &Kind, mut object: Value) -> Result<Value, Status> {
 
 /// Field errors of an object. Those of a custom resource name the kind that it claims to be.
 pub(super) fn invalid_object(kind: &Kind, object: &Value, name: &str, errors: &Errors) -> Status {
-    match kind.table_type() {
-        Some(_) => invalid(kind, name, errors),
-        None => Status::invalid_custom(kind.group, object.text("kind"), name, errors),
+    if kind.is_custom() {
+        return Status::invalid_custom(kind.group, object.text("kind"), name, errors);
     }
+    invalid(kind, name, errors)
 }
 
 /// Field errors of an object. They name the kind it is stored as, which is that of another group for some.

@@ -1,8 +1,10 @@
 //! Delete: preconditions, finalizers, grace period, and one transaction that releases the claims of the object.
 
+use std::sync::Arc;
+
 use api::admission::Plugin;
 use api::kinds::customresourcedefinition;
-use api::lifecycle::{is_released, mark_deleted};
+use api::lifecycle::{default_propagation, is_released, mark_deleted};
 use api::options::Propagation;
 use api::status::Status;
 use api::value::ValueExt as _;
@@ -48,17 +50,19 @@ impl Registry {
         call: &Call<'_>,
         name: &str,
         options: &Deletion,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, WriteError> {
-        let old = old_object(call.kind, entry);
+        let shown = self.conversion.entry(call.kind, entry.clone()).await.map_err(WriteError::Refused)?;
+        let old = old_object(call.kind, &shown);
         if self.plugins.has(Plugin::NodeRestriction) {
             restriction::on_delete(call, name, &old).map_err(WriteError::Refused)?;
         }
         check_preconditions(call, name, options, &old).map_err(WriteError::Refused)?;
         self.admit_deletion(call, name, &old, options, warnings).await.map_err(WriteError::Refused)?;
         let mut new = old.clone();
-        mark_deleted(call.kind, &mut new, options.grace, options.propagation, call.now);
+        let propagation = options.propagation.or_else(|| default_propagation(call.kind, &old));
+        mark_deleted(call.kind, &mut new, options.grace, propagation, call.now);
         if is_released(call.kind, &new) {
             let revision = self.remove(call, name, entry, &old).await?;
             return Ok(removed(call, name, entry, revision, new));
@@ -66,7 +70,8 @@ impl Registry {
         if new == old {
             return Ok(Outcome { code: 200, shown: Shown::Object(old) });
         }
-        let written = self.put(call, name, &new, entry.modified, Txn::default()).await?;
+        let stored = self.stored_form(call, &new).await?;
+        let written = self.put(call, name, stored, entry.modified, Txn::default()).await?;
         new.put("metadata.resourceVersion", written.modified.to_string());
         Ok(Outcome { code: 200, shown: Shown::Object(typed(call.kind, new)) })
     }
@@ -92,7 +97,7 @@ fn removed(call: &Call<'_>, name: &str, entry: &Entry, revision: u64, mut object
     Outcome { code: 200, shown: Shown::Status(status) }
 }
 
-fn check_preconditions(call: &Call<'_>, name: &str, options: &Deletion, old: &Value) -> Result<(), Status> {
+pub(super) fn check_preconditions(call: &Call<'_>, name: &str, options: &Deletion, old: &Value) -> Result<(), Status> {
     // kube-apiserver names the kind here, where every other conflict names the resource.
     let kind = call.kind.resource();
     let refuse = |why: String| {
@@ -105,7 +110,7 @@ fn check_preconditions(call: &Call<'_>, name: &str, options: &Deletion, old: &Va
     };
     let (uid, revision) = (old.text("metadata.uid"), old.text("metadata.resourceVersion"));
     if call.kind.plural == customresourcedefinition::KIND.plural {
-        // Definitions compare before they are marked, with other words.
+        // Definitions are compared before they are marked for deletion, with other messages.
         let differs = |wanted: &Option<String>, have: &str| wanted.clone().filter(|wanted| wanted != have);
         let why = match (differs(&options.uid, uid), differs(&options.revision, revision)) {
             (Some(wanted), _) => format!("UID in precondition: {wanted}, UID in object meta: {uid}"),

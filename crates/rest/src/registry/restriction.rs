@@ -61,6 +61,7 @@ pub(super) fn on_create(call: &Call<'_>, name: &str, object: &Value, node_uid: N
                 refuse(&format!("node {own:?} is not allowed to set the following labels: {}", labels.join(", ")))
             }
         },
+        "csinodes" if name != own => refuse(node::OTHER_CSI_NODE),
         "leases" if node::is_of_announcers(call.namespace, name) => Ok(()),
         "leases" if name != own || call.namespace == "kube-system" => {
             refuse("can only access node lease with the same name as the requesting node")

@@ -3,6 +3,8 @@
 //! A [`Source`] makes the new object from the current one; then the rules of the kind run and one transaction is tried. On a conflict
 //! the source runs again on the current object, which makes patches safe without a resourceVersion.
 
+use std::sync::Arc;
+
 use api::admission::Plugin;
 use api::field::{Errors, Path};
 use api::kind::SCALE;
@@ -10,7 +12,7 @@ use api::kinds::certificatesigningrequest;
 use api::lifecycle::{is_released, keep_generation, set_generation};
 use api::status::Status;
 use api::value::ValueExt as _;
-use api::{apply, decode, meta, object};
+use api::{apply, decode, meta};
 use serde_json::Value;
 use store::{Entry, Txn};
 
@@ -120,10 +122,11 @@ impl Registry {
         &self,
         call: &Call<'_>,
         change: &Change<'_>,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, WriteError> {
-        let old = old_object(call.kind, entry);
+        let shown = self.conversion.entry(call.kind, entry.clone()).await.map_err(WriteError::Refused)?;
+        let old = old_object(call.kind, &shown);
         let mut noted = Vec::new();
         let new = self.new_object(call, change, &old, &mut noted);
         add_warnings(warnings, noted);
@@ -143,18 +146,17 @@ impl Registry {
         apply::revert_times(&old, &mut object);
         let as_answered = (!call.is_main()).then(|| object.clone());
         call.kind.rules.on_read(&mut object);
-        if self.is_same(call, &object, entry) {
-            let unchanged =
-                Entry { key: entry.key.clone(), value: entry.value.clone(), facts: entry.facts.clone(), ..*entry };
-            return Ok(Outcome { code: 200, shown: Shown::Entry(unchanged) });
+        let stored = self.stored_form(call, &object).await?;
+        if stored.value == entry.value {
+            return Ok(Outcome { code: 200, shown: Shown::Entry(Arc::unwrap_or_clone(shown)) });
         }
-        let written = self.put(call, change.name, &object, entry.modified, txn).await?;
+        let written = self.put(call, change.name, stored, entry.modified, txn).await?;
         let shown = match as_answered {
             Some(mut object) => {
                 object.put("metadata.resourceVersion", written.modified.to_string());
                 Shown::Object(typed(call.kind, object))
             }
-            None => Shown::Entry(written),
+            None => Shown::Entry(self.conversion.written(call.kind, written).await.map_err(WriteError::Refused)?),
         };
         Ok(Outcome { code: 200, shown })
     }
@@ -232,14 +234,6 @@ impl Registry {
         }
         self.check_stored(call, name, (&new, Some(old)), &mut txn, &mut noted)?;
         Ok(Prepared { object: new, txn, noted })
-    }
-
-    /// Whether the new object equals the stored one.
-    fn is_same(&self, call: &Call<'_>, new: &Value, entry: &Entry) -> bool {
-        if call.kind.rules.converts(entry.modified) {
-            return object::encode(&call.kind.rules.shown_to_stored(new.clone())) == entry.value;
-        }
-        object::encode(new) == entry.value
     }
 }
 

@@ -40,8 +40,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of an error response is read, in bytes.
 const MAX_ERROR_BODY: usize = 50_000;
 /// The first segments of paths that `nodes/proxy` forwards.
-const PATHS: [&str; 9] =
-    ["attach", "containerLogs", "exec", "healthz", "metrics", "pods", "portForward", "runningpods", "waypost"];
+const PATHS: [&str; 10] =
+    ["attach", "containerLogs", "exec", "healthz", "logs", "metrics", "pods", "portForward", "runningpods", "waypost"];
 
 /// Forwards a request for a subresource of a Pod.
 pub(super) async fn pod(request: &ApiRequest<'_>, part: &str, sent: ClientBody) -> Result<Reply, Status> {

@@ -94,7 +94,7 @@ impl<'a> ApiRequest<'a> {
     /// `PatchOptions` and the patch in the body, for every format but apply.
     pub(super) fn patch(&self) -> Result<(WriteOptions, Patch), Status> {
         let kind = PatchKind::of_content_type(&self.patch_type());
-        let is_custom = self.target.kind.table_type().is_none();
+        let is_custom = self.target.kind.is_custom();
         let kind = match kind {
             None | Some(PatchKind::Strategic) if is_custom => return Err(Status::unsupported_custom_patch_type()),
             None => return Err(Status::unsupported_patch_type()),

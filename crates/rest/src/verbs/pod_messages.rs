@@ -1,4 +1,4 @@
-//! POST to `pods/binding` and `bindings` (assigns a Pod to a node) and to `pods/eviction` (deletes it).
+//! POST to `pods/binding` and `bindings` (assigns a Pod to a node) and to `pods/eviction` (deletes it, if its budget allows).
 //!
 //! In: a Binding or an Eviction. Out: a change of the Pod, and a Status as the response.
 
@@ -65,7 +65,7 @@ fn bound(sent: &Value, old: &Value, now: &str) -> Result<Value, Status> {
     Ok(new)
 }
 
-/// Deletes a Pod with the options of its Eviction. There are no disruption budgets that could refuse it.
+/// Deletes a Pod with the options of its Eviction, if its PodDisruptionBudget allows it.
 pub(super) async fn evict(request: &ApiRequest<'_>, warnings: &mut Vec<String>) -> Result<Reply, Status> {
     let (registry, name) = (&request.shared.registry, request.name);
     let dry_run = request.create_options()?.dry_run;
@@ -81,7 +81,7 @@ pub(super) async fn evict(request: &ApiRequest<'_>, warnings: &mut Vec<String>) 
     let mut options = DeleteOptions::from_value(sent.at("deleteOptions"))?;
     options.dry_run |= dry_run;
     let call = Call { dry_run: options.dry_run, ..call };
-    registry.delete(&call, name, &delete::deletion(&options), warnings).await?;
+    registry.evict(&call, name, &delete::deletion(&options), warnings).await?;
     Ok(success(request))
 }
 

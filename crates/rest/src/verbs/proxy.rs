@@ -3,6 +3,10 @@
 //! Only addresses of Pods of the same namespace are dialed, resolved once, and only if [`crate::dial`] allows them: otherwise users who may
 //! write Endpoints or the status of a Pod could reach whatever the server can reach. Bodies and upgraded connections are streamed.
 //! Certificates of Pods are not verified, as in kube-apiserver: there is no CA for them, and no credentials of the server are sent.
+//! A path without a slash at its end is redirected to one with it, and links in responses lead through the proxy again.
+
+mod html;
+mod links;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,9 +14,12 @@ use std::time::Duration;
 use api::field;
 use api::status::{Resource, Status};
 use api::value::ValueExt as _;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Uri};
 use ipnet::IpNet;
 use serde_json::Value;
 
+use self::links::Links;
 use super::api_request::ApiRequest;
 use crate::forward::{self, BackendRequest, ClientBody};
 use crate::handler::Shared;
@@ -23,6 +30,9 @@ use crate::service_backends;
 /// The timeout for connecting to a Pod.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The path that the client requested, for backends that make links.
+const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+
 /// Forwards a request to a Pod, or to the agent of a node.
 pub(super) async fn proxy(request: &ApiRequest<'_>, sent: ClientBody) -> Result<Reply, Status> {
     let ApiRequest { shared, context, target, name: id, .. } = *request;
@@ -32,12 +42,36 @@ pub(super) async fn proxy(request: &ApiRequest<'_>, sent: ClientBody) -> Result<
         "pods" => pod_address(shared, target.namespace, id)?,
         _ => return super::agent::node(request, &path, sent).await,
     };
+    if let Some(location) = slash_added(context.method, context.uri)
+        && forward::wanted(context.headers).is_none()
+    {
+        return Ok(Reply::bytes(301, "text/plain", "").with(header::LOCATION, location));
+    }
     let failed = |why: String| Status::unavailable(format!("error trying to reach service: {address}: {why}"));
     let io =
         forward::connect(address, tls.then(pki::insecure_skip_verify_config), CONNECT_TIMEOUT).await.map_err(failed)?;
     let host = address.to_string();
-    let backend = BackendRequest { method: context.method, path: &path, host: &host, headers: context.headers };
-    forward::send(io, &backend, sent).await.map_err(failed)
+    let mut headers = context.headers.clone();
+    if let Ok(path) = HeaderValue::from_str(context.uri.path()) {
+        headers.insert(FORWARDED_URI, path);
+    }
+    let backend = BackendRequest { method: context.method, path: &path, host: &host, headers: &headers };
+    let reply = forward::send(io, &backend, sent).await.map_err(failed)?;
+    let prefix = format!("/api/v1/namespaces/{}/{}/{id}/proxy", target.namespace, target.kind.plural);
+    Ok(Links { prefix, backend: host, server: server_name(context.uri, context.headers) }.apply(reply))
+}
+
+/// Where a request for the root of a backend is redirected to if its path has no slash at the end: relative links would lead elsewhere.
+fn slash_added(method: &Method, uri: &Uri) -> Option<String> {
+    let path = uri.path().strip_suffix("/proxy").filter(|path| path.matches('/').count() == 6)?;
+    let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    matches!(*method, Method::GET | Method::HEAD).then(|| format!("{path}/proxy/{query}"))
+}
+
+/// The server, as the client named it.
+fn server_name(uri: &Uri, headers: &HeaderMap) -> String {
+    let header = || headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    uri.authority().map_or_else(header, |authority| authority.as_str()).to_owned()
 }
 
 /// The path after `proxy` and the query, as the client encoded them.
@@ -118,6 +152,17 @@ fn stored(shared: &Shared, table: &'static str, name: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_reads_of_the_bare_path_are_redirected() {
+        let redirect = |method: Method, uri: &'static str| slash_added(&method, &Uri::from_static(uri));
+        let to = Some("/api/v1/namespaces/a/pods/p/proxy/?q=1".to_owned());
+        assert_eq!(redirect(Method::GET, "/api/v1/namespaces/a/pods/p/proxy?q=1"), to);
+        assert_eq!(redirect(Method::HEAD, "https://s/api/v1/namespaces/a/pods/p/proxy?q=1"), to);
+        assert_eq!(redirect(Method::POST, "/api/v1/namespaces/a/pods/p/proxy"), None);
+        assert_eq!(redirect(Method::GET, "/api/v1/namespaces/a/pods/p/proxy/"), None);
+        assert_eq!(redirect(Method::GET, "/api/v1/namespaces/a/pods/p/proxy/proxy"), None);
+    }
 
     #[test]
     fn ids_have_three_forms() {

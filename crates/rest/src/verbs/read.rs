@@ -12,12 +12,13 @@ use store::{Entry, Table};
 use tokio::time::Instant;
 
 use super::api_request::ApiRequest;
+use crate::conversion;
 use crate::handler::Shared;
 use crate::registry::key;
 use crate::reply::Reply;
 use crate::route::Target;
 use crate::view::ListMeta;
-use crate::watch::{self, Feed, Plan, selects};
+use crate::watch::{self, Feed, Plan, may_select, selects};
 
 /// The longest time that a read waits for a revision of the future.
 const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -30,7 +31,7 @@ pub(super) async fn get(request: &ApiRequest<'_>) -> Result<Reply, Status> {
     if let Some(revision) = list::get_version(&context.query)? {
         wait_for(request.shared, revision).await?;
     }
-    let entry = request.shared.registry.get(&request.call("", false), request.name)?;
+    let entry = request.shared.registry.read(&request.call("", false), request.name).await?;
     Ok(Reply::document(200, context.view.entry(request.target.kind, &entry)?))
 }
 
@@ -55,8 +56,14 @@ fn prefix(target: &Target<'_>) -> String {
 
 /// A list.
 pub(super) async fn list(request: &ApiRequest<'_>) -> Result<Reply, Status> {
-    let collection = read(request).await?;
     let (view, kind) = (request.context.view, request.target.kind);
+    if conversion::applies(kind) {
+        let (entries, meta) = matching(request).await?;
+        let size = entries.iter().map(|entry| entry.value.len()).sum();
+        let document = request.shared.offload.run(request.context.user, size, move || view.list(kind, &entries, &meta));
+        return Ok(Reply::document(200, document.await?));
+    }
+    let collection = read(request).await?;
     let document = request.shared.offload.run(request.context.user, collection.size(), move || {
         let (entries, meta) = collection.select();
         view.list(kind, &entries, &meta)
@@ -64,9 +71,18 @@ pub(super) async fn list(request: &ApiRequest<'_>) -> Result<Reply, Status> {
     Ok(Reply::document(200, document.await?))
 }
 
-/// The objects that a deletecollection deletes.
+/// The selected objects of a collection, in the version of the request.
 pub(super) async fn matching(request: &ApiRequest<'_>) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
-    Ok(read(request).await?.select())
+    let (kind, conversion) = (request.target.kind, &request.shared.registry.conversion);
+    let mut collection = read(request).await?;
+    if conversion::applies(kind) && !collection.options.selector.is_everything() {
+        // Selectors see labels and fields of the requested version.
+        collection.skip();
+        collection.entries = conversion.entries(kind, collection.entries).await?;
+    }
+    let selected = request.shared.offload.run(request.context.user, collection.size(), move || Ok(collection.select()));
+    let (entries, meta) = selected.await?;
+    Ok((conversion.entries(kind, entries).await?, meta))
 }
 
 /// A collection as of one revision, before selectors and paging.
@@ -98,20 +114,28 @@ async fn read(request: &ApiRequest<'_>) -> Result<Collection, Status> {
 }
 
 impl Collection {
-    /// How many bytes are read: those of a page, or all of them when selectors must look at every object.
+    /// How many bytes are read: those of a page, or all of them when selectors must be evaluated on every object.
     fn size(&self) -> usize {
         let is_page = self.options.limit > 0 && self.options.selector.is_everything();
         let read = if is_page { self.options.limit } else { usize::MAX };
         self.entries.iter().take(read).map(|entry| entry.value.len()).sum()
     }
 
-    /// The selected objects of one page.
-    fn select(self) -> (Vec<Arc<Entry>>, ListMeta) {
-        let Self { kind, mut entries, revision, options, prefix } = self;
-        if let Some(token) = &options.start {
-            let start = format!("{prefix}{}", token.start);
-            entries.retain(|entry| *entry.key.name >= *start);
+    /// Removes what was on earlier pages, and what the selector cannot match because of its name.
+    fn skip(&mut self) {
+        if let Some(token) = &self.options.start {
+            let start = format!("{}{}", self.prefix, token.start);
+            self.entries.retain(|entry| *entry.key.name >= *start);
         }
+        if !self.options.selector.is_everything() {
+            self.entries.retain(|entry| may_select(&self.options.selector, entry));
+        }
+    }
+
+    /// The selected objects of one page.
+    fn select(mut self) -> (Vec<Arc<Entry>>, ListMeta) {
+        self.skip();
+        let Self { kind, mut entries, revision, options, prefix } = self;
         if !options.selector.is_everything() {
             entries.retain(|entry| selects(kind, &options.selector, entry));
         }
@@ -181,9 +205,19 @@ pub(super) async fn watch(request: &ApiRequest<'_>) -> Result<Reply, Status> {
     let (initial, start) = if wants_initial {
         wait_for(shared, options.version.unwrap_or_default()).await?;
         let found = store.range(table, &prefix, None).map_err(|_| gone(&options))?;
-        let mut entries = found.entries;
-        entries.retain(|entry| selects(target.kind, &options.selector, entry));
-        (entries, found.revision)
+        let (kind, selector, mut entries) = (target.kind, options.selector.clone(), found.entries);
+        if conversion::applies(kind) {
+            entries.retain(|entry| may_select(&selector, entry));
+            entries = shared.registry.conversion.entries(kind, entries).await?;
+        }
+        // Fields of custom resources are read from the objects.
+        let must_decode = kind.is_custom() && selector.asks_for_fields();
+        let size = if must_decode { entries.iter().map(|entry| entry.value.len()).sum() } else { 0 };
+        let select = move || {
+            entries.retain(|entry| selects(kind, &selector, entry));
+            Ok(entries)
+        };
+        (shared.offload.run(request.context.user, size, select).await?, found.revision)
     } else {
         (Vec::new(), options.version.filter(|revision| *revision > 0).unwrap_or_else(|| store.revision()))
     };
@@ -200,6 +234,7 @@ pub(super) async fn watch(request: &ApiRequest<'_>) -> Result<Reply, Status> {
         kind: target.kind,
         selector: options.selector,
         view,
+        conversion: shared.registry.conversion.clone(),
         initial,
         initial_end: (wants_initial && options.bookmarks).then_some(start),
         bookmarks: options.bookmarks,

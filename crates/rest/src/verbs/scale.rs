@@ -22,16 +22,16 @@ use crate::view;
 /// GET, PUT and PATCH of a Scale.
 pub(super) async fn run(request: &ApiRequest<'_>, verb: &str, warnings: &mut Vec<String>) -> Result<Reply, Status> {
     match verb {
-        "get" => get(request),
+        "get" => get(request).await,
         "update" => update(request, warnings).await,
         "patch" => patch(request, warnings).await,
         _ => Err(Status::method_not_allowed()),
     }
 }
 
-fn get(request: &ApiRequest<'_>) -> Result<Reply, Status> {
+async fn get(request: &ApiRequest<'_>) -> Result<Reply, Status> {
     list::get_version(&request.context.query)?;
-    let entry = request.shared.registry.get(&request.call("", false), request.name)?;
+    let entry = request.shared.registry.read(&request.call("", false), request.name).await?;
     let object = view::read(request.target.kind, &entry);
     let scale = match custom_paths(request.target.kind) {
         Some(paths) => crd::scale::get(&paths, &object).map_err(Status::internal)?,
@@ -118,7 +118,7 @@ fn shown(request: &ApiRequest<'_>, code: u16, scale: Value) -> Result<Reply, Sta
 
 /// The error for a body that is no Scale. kube-apiserver does not know the type where custom resources are served.
 fn unreadable(request: &ApiRequest<'_>, status: Status) -> Status {
-    if request.target.kind.table_type().is_some() || !status.message.contains("cannot be handled as a Scale") {
+    if !request.target.kind.is_custom() || !status.message.contains("cannot be handled as a Scale") {
         return status;
     }
     Status::bad_request(

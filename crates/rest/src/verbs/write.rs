@@ -18,6 +18,10 @@ const ISSUED_CREDENTIAL: &str = "authentication.kubernetes.io/issued-credential-
 /// POST of a collection.
 pub(super) async fn create(request: &ApiRequest<'_>, warnings: &mut Vec<String>) -> Result<Reply, Status> {
     let (options, object) = request.create(request.target.kind, warnings)?;
+    if request.target.name.is_some() {
+        // Permissions may be limited to this name.
+        check_name(&object, request.name)?;
+    }
     let call = request.call(&options.field_manager, options.dry_run);
     request.written(request.shared.registry.create(&call, object, warnings).await?)
 }

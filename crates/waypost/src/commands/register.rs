@@ -27,37 +27,37 @@ const POLLS: usize = 60;
 /// Settings of the command.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Arguments {
-    /// What to call it
+    /// Its name
     #[arg(required_unless_present = "list")]
     name: Option<String>,
     /// The port that it listens on
     #[arg(short, long, required_unless_present = "list", value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
     port: Option<u16>,
-    /// What Services call that port in targetPort [default: http when --health is a page, else the protocol]
+    /// The name of that port, for targetPort of Services [default: http when --health is a path, else the protocol]
     #[arg(long, value_name = "NAME")]
     port_name: Option<String>,
-    /// Its labels, by which Services find it; may be given several times [default: app=NAME]
+    /// Its labels, by which Services select it; may be repeated [default: app=NAME]
     #[arg(short = 'l', long = "label", value_delimiter = ',', value_name = "KEY=VALUE")]
     labels: Vec<String>,
     /// The namespace
     #[arg(short, long, default_value = "default", value_name = "NAMESPACE")]
     namespace: String,
-    /// What it speaks: tcp, udp or sctp
+    /// The protocol: tcp, udp or sctp
     #[arg(long, default_value = "tcp", value_parser = ["tcp", "udp", "sctp"], ignore_case = true, value_name = "PROTOCOL")]
     protocol: String,
-    /// How it is found to be well: tcp (it takes connections), http:/path, https:/path, or none [default: tcp; none for other protocols]
+    /// The readiness probe: tcp (it accepts connections), http:/path, https:/path, or none [default: tcp; none for other protocols]
     #[arg(long, default_value = "", hide_default_value = true, value_name = "HOW")]
     health: String,
-    /// How many seconds are between two questions
+    /// Interval of the probe, in seconds
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600), value_name = "SECONDS")]
     period: u64,
-    /// Make a Service of the same name, too, on this port or on that of the program
+    /// Also create a Service of the same name, on this port or on that of the program
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "0", value_name = "PORT")]
     service: Option<u16>,
     /// The Node that it runs on [default: that of this machine]
     #[arg(long, env = "WAYPOST_NODE_NAME", value_name = "NAME")]
     node: Option<String>,
-    /// List what is registered, in all namespaces
+    /// List registered programs, in all namespaces
     #[arg(long, conflicts_with_all = ["name", "port", "service"])]
     list: bool,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
 /// Settings of `unregister`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Removal {
-    /// What it is called
+    /// Its name
     name: String,
     /// The namespace
     #[arg(short, long, default_value = "default", value_name = "NAMESPACE")]
@@ -152,7 +152,7 @@ async fn register(api: &mut ApiClient, arguments: &Arguments) -> anyhow::Result<
         ),
         Some(pod) if draft.is(&pod) && pod.text("spec.nodeName") == node_name => action = "unchanged",
         Some(_) => {
-            action = "registered anew";
+            action = "registered again";
             remove(api, &own).await?;
             api.create(&path, &draft.pod(node_name, node.text("metadata.uid"))).await?;
         }

@@ -102,7 +102,7 @@ fn registrations_are_listed_changed_and_taken_back_and_the_program_stays() {
     assert!(again.contains("pod/web unchanged") && again.contains("service/web unchanged"), "{again}");
     let uid = machine.pod("web")["metadata"]["uid"].clone();
     let other = machine.waypost("register web --port 3000 -l app=web -l tier=back").success();
-    assert!(other.contains("pod/web registered anew"), "{other}");
+    assert!(other.contains("pod/web registered again"), "{other}");
     assert_ne!(machine.pod("web")["metadata"]["uid"], uid);
     let list = machine.waypost("register --list").success();
     let row = list.lines().nth(1).expect("a row");

@@ -1,4 +1,4 @@
-//! `waypost doctor` and `waypost explain` say who announces an address, and why nobody does.
+//! `waypost doctor` and `waypost explain` report who announces an address, or why none does.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use testbed::session::text;
 use super::stage::{Stage, vip};
 use crate::doctor::clinic::Said;
 
-/// What `waypost explain` says of the address of this number.
+/// The output of `waypost explain` for the address of this number.
 fn explained(stage: &Stage, number: u8) -> Value {
     let mut command = Command::new(testbed::binary());
     command.env("KUBECONFIG", stage.served.kubeconfig());
@@ -46,17 +46,18 @@ fn s43_who_answers_is_told_and_who_could_not_is_told_why() {
     assert_eq!(outcome, "proved", "{saw}");
     assert!(saw.contains(&format!("{ip}: node {owner} announces it")), "{saw}");
 
-    // The policy asks for endpoints that are not there.
+    // The policy requires endpoints that do not exist.
     let local = stage.service("web", 20).spec("externalTrafficPolicy", "Local");
     stage.served.put(&local.json());
     stage.endpoints("web", &[]);
     eventually("nobody may announce it, and that is said", || {
         let told = explained(&stage, 20);
-        told["verdict"] == "nobody" && text(&told, "/why").contains("externalTrafficPolicy is Local, and no node has")
+        told["verdict"] == "not announced"
+            && text(&told, "/why").contains("externalTrafficPolicy is Local, and no node has")
     });
     stage.served.put(&stage.service("web", 20).json());
 
-    // Both programs die: nobody is left to answer.
+    // Both programs die: no node is left to respond.
     stage.nodes.iter().for_each(|node| stage.served.kill_proxy(node));
     let (outcome, saw) = found(&doctor(&stage));
     assert_eq!(outcome, "disproved", "{saw}");
@@ -73,6 +74,6 @@ fn s43_an_address_of_another_machine_is_told_with_that_machine() {
     let mac = super::wire::mac_of(&squatter).to_string();
     eventually("it is said who has it", || {
         let told = explained(&stage, 21);
-        told["verdict"] == "nobody" && text(&told, "/why").contains(&mac)
+        told["verdict"] == "not announced" && text(&told, "/why").contains(&mac)
     });
 }

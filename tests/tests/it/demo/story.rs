@@ -1,4 +1,4 @@
-//! The story of `waypost demo` on a machine of the test's own: told to its end, failing, interrupted, killed; each time nothing is left.
+//! `waypost demo` on a machine of the test's own: completed, failing, interrupted, killed; each time nothing is left.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
@@ -17,7 +17,7 @@ const TITLES: [&str; 10] = [
     " 5. A name for something elsewhere: ExternalName",
     " 6. How a program finds a Service",
     " 7. One client stays with one Pod: affinity",
-    " 8. A rolling update that nobody notices",
+    " 8. A rolling update without failed requests",
     " 9. A backend is killed",
     "10. The end",
 ];
@@ -26,7 +26,7 @@ fn demo(arguments: &str) -> String {
     format!("{} demo {arguments}", binary().display())
 }
 
-/// Begins a demo and reads what it tells until this act begins. Its number on that machine is in a file.
+/// Starts a demo and reads its output until this act begins. Its number on that machine is in a file.
 fn begin_until(machine: &Sealed, title: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = machine.command("bash");
     command.args(["-c", "echo $$ > /tmp/demo; exec \"$0\" demo"]).arg(binary());

@@ -1,4 +1,4 @@
-//! What the server says of itself: versions, kinds, schemas, health.
+//! Discovery: versions, kinds, schemas, health.
 
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ fn s01_api_resources_can_be_filtered_and_say_their_verbs() {
     let cluster = bed.ok("api-resources --namespaced=false -o name");
     assert!(cluster.contains("nodes\n") && !cluster.contains("services\n"), "{cluster}");
     let group = bed.ok("api-resources --api-group=networking.k8s.io -o name");
-    assert_eq!(group.lines().count(), 4, "{group}");
+    assert_eq!(group.lines().count(), 5, "{group}");
     let watched = bed.ok("api-resources --verbs=list,watch,patch,deletecollection -o name");
     assert!(watched.contains("services\n") && !watched.contains("reviews"), "{watched}");
     let wide = bed.ok("api-resources --api-group= -o wide");

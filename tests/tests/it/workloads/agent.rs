@@ -5,6 +5,7 @@ mod crash;
 mod disk;
 mod grpc;
 mod in_cluster;
+mod jobs;
 mod kubectl;
 mod leftovers;
 mod lifecycle;

@@ -16,7 +16,7 @@ use testbed::{Run, Server, run};
 /// How long anything here may take at most.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Which protocol kubectl speaks.
+/// The streaming protocol of kubectl.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     WebSocket,
@@ -55,7 +55,7 @@ impl Bed {
         run(self.kubectl(way).args(arguments), input)
     }
 
-    /// kubectl with a terminal of its own, of 132 columns and 50 lines.
+    /// kubectl with its own terminal, of 132 columns and 50 lines.
     fn in_terminal(&self, way: Way, line: &str, input: &str) -> Run {
         let config = self.server.kubeconfig();
         let line = format!("stty cols 132 rows 50; kubectl --kubeconfig {} {line}", config.display());
@@ -202,7 +202,7 @@ impl Drop for Killed {
     }
 }
 
-/// A server on this address that says what it heard once its client has finished.
+/// A server on this address that returns what it received once its client has finished.
 fn echo(address: &str) -> u16 {
     let listener = TcpListener::bind((address, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -251,7 +251,7 @@ fn forwarded(bed: &Bed, way: Way, remote: u16) -> (Killed, u16) {
             ports.push(port.parse::<u16>().expect("a number"));
         }
     }
-    // It goes on to tell of each connection.
+    // It keeps reporting each connection.
     std::thread::spawn(move || for _ in lines {});
     assert_eq!(ports[0], ports[1]);
     (child, ports[0])
@@ -323,6 +323,14 @@ fn a_node_is_asked_only_what_agents_know() {
     assert_eq!(list["items"][0]["metadata"]["name"], "web");
     let port = bed.agent.address.port();
     let _ = bed.session.get(&format!("/api/v1/nodes/https:n1:{port}/proxy/pods")).success();
+    for (path, text) in [
+        ("n1/proxy/logs/", "pods/"),
+        (format!("n1:{port}/proxy/logs/").as_str(), "pods/"),
+        ("n1/proxy/metrics", "# EOF"),
+    ] {
+        let page = bed.run(Way::WebSocket, &["get", "--raw", &format!("/api/v1/nodes/{path}")], "").success();
+        assert!(page.contains(text), "{path}: {page}");
+    }
     assert!(bed.session.get("/api/v1/nodes/n1/proxy/debug/pprof").refused(400).contains("the agent of a node has no"));
     assert!(bed.session.get("/api/v1/nodes/n1:22/proxy/pods").refused(400).contains("only the agent of a node"));
     assert_eq!(bed.session.get("/api/v1/nodes/n2/proxy/pods").refused(404), "nodes \"n2\" not found");

@@ -70,3 +70,19 @@ async fn pods_and_health() {
     let list: serde_json::Value = serde_json::from_str(&connection.rest().await).expect("JSON");
     assert_eq!((list["kind"].as_str(), list["items"][0]["metadata"]["name"].as_str()), (Some("PodList"), Some("web")));
 }
+
+#[tokio::test]
+async fn log_files_and_metrics() {
+    let (agent, _) = agent();
+    for (path, code, text) in [
+        ("/logs/", 200, "<a href=\"pods/\">pods/</a>"),
+        ("/logs/../../../etc/passwd", 404, "404 page not found"),
+        ("/logs/%2e%2e/secret", 404, "404 page not found"),
+        ("/metrics", 200, "# EOF"),
+    ] {
+        let mut connection = Connection::new(&agent);
+        let (found, _) = connection.ask(&format!("GET {path}"), &[("Connection", "close")]).await;
+        let body = connection.rest().await;
+        assert!(found == code && body.contains(text), "{path}: {found} {body}");
+    }
+}

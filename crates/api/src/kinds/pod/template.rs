@@ -25,12 +25,19 @@ pub(in crate::kinds) fn fill(template: Option<&mut Value>) {
 
 /// Checks that a template bears the labels that are selected, and then the template.
 pub(in crate::kinds) fn validate_selected(path: &Path<'_>, template: &Value, selector: &Selector, errors: &mut Errors) {
+    if !selector.is_everything() {
+        validate_labels(path, template, selector, errors);
+    }
+    validate(path, template, errors);
+}
+
+/// Checks that a template bears the labels that are selected.
+pub(in crate::kinds) fn validate_labels(path: &Path<'_>, template: &Value, selector: &Selector, errors: &mut Errors) {
     let labels = template.at("metadata.labels");
-    if !selector.is_everything() && !selector.matches(&facts(labels), "", "") {
+    if !selector.matches(&facts(labels), "", "") {
         let metadata = path.child("metadata");
         errors.invalid(&metadata.child("labels"), labels, "`selector` does not match template `labels`");
     }
-    validate(path, template, errors);
 }
 
 /// Checks a template.

@@ -1,4 +1,4 @@
-//! Where in the schema a merge is, and what lies below: the words of failure name Go's types.
+//! Where in the schema a merge is, and what is below: error messages name Go's types.
 
 use crate::decode;
 use crate::schema::{Field, Patch, Shape};
@@ -20,6 +20,11 @@ impl<'a> Place<'a> {
     pub(super) fn member(self, name: &str) -> Result<Place<'static>, String> {
         let field = self.field(name)?;
         Ok(Place { shape: &field.shape, pointer: field.pointer })
+    }
+
+    /// Whether a member that is an object is replaced as a whole.
+    pub(super) fn is_replaced(self, name: &str) -> bool {
+        self.field(name).is_ok_and(|field| field.patch.replace)
     }
 
     /// The type of the elements of a member that is a list, and how the list merges.

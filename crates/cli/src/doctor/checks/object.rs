@@ -35,7 +35,7 @@ fn addresses(evidence: &Evidence<'_>) -> String {
     }
 }
 
-/// What was probably meant.
+/// What was probably intended.
 fn missing(evidence: &Evidence<'_>) -> CheckResult {
     let Evidence { namespace, name, cluster, .. } = evidence;
     let title = |one: &Value| format!("{}/{}", one.text("metadata.namespace"), one.text("metadata.name"));
@@ -68,10 +68,20 @@ fn missing(evidence: &Evidence<'_>) -> CheckResult {
         let kind = workload.text("kind").to_lowercase();
         let ports = workload.items("spec.template.spec.containers").iter().flat_map(|one| one.items("ports"));
         let port = ports.map(|port| port.int("containerPort")).next().unwrap_or(80);
-        return CheckResult::failed(
-            format!("{saw}; there is a {kind} of this name that nothing exposes"),
-            format!("kubectl expose {kind} {name} -n {namespace} --port={port}"),
-        );
+        let fix = match workload.map("spec.selector.matchLabels").filter(|_| kind == "daemonset") {
+            // kubectl exposes no DaemonSets.
+            Some(labels) => {
+                let labels = labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+                let labels: Vec<String> = labels.collect();
+                format!(
+                    "kubectl create service clusterip {name} -n {namespace} --tcp={port} && kubectl set selector service \
+                     {name} -n {namespace} {}",
+                    labels.join(",")
+                )
+            }
+            None => format!("kubectl expose {kind} {name} -n {namespace} --port={port}"),
+        };
+        return CheckResult::failed(format!("{saw}; there is a {kind} of this name that nothing exposes"), fix);
     }
     CheckResult::failed(saw, "kubectl get services -A")
 }
@@ -125,6 +135,11 @@ mod tests {
         fixture.workload("shop", "api", 1, &json!({"app": "api"}));
         let (_, fix) = failed(fixture.check("shop", "api", exists));
         assert_eq!(fix, "kubectl expose deployment api -n shop --port=8080");
+        fixture.cluster.workloads[0].put("kind", "DaemonSet");
+        fixture.cluster.workloads[0].put("spec.selector.matchLabels", json!({"app": "api"}));
+        let (_, fix) = failed(fixture.check("shop", "api", exists));
+        let create = "kubectl create service clusterip api -n shop --tcp=8080";
+        assert_eq!(fix, format!("{create} && kubectl set selector service api -n shop app=api"));
     }
 
     #[test]

@@ -135,7 +135,7 @@ mod tests {
     fn ranges_that_shut_out_a_family_or_this_node_are_reported() {
         let (saw, fix) =
             failed(balanced(&json!(["192.0.2.0/24"]), &["198.51.100.1", "fd00::1"]).check("default", "web", sources));
-        assert!(saw.contains("no range of IPv6: nobody can use fd00::1"), "{saw}");
+        assert!(saw.contains("no range of IPv6: no client can use fd00::1"), "{saw}");
         assert!(fix.contains(r#"["192.0.2.0/24","::/0"]"#), "{fix}");
         let (saw, fix) =
             failed(balanced(&json!(["203.0.113.0/24"]), &["198.51.100.1"]).check("default", "web", sources));

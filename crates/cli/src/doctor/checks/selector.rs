@@ -59,7 +59,16 @@ fn unscaled(evidence: &Evidence<'_>, selector: &Map<String, Value>, finding: &Fi
             && has_labels(one, "spec.template.metadata.labels", selector)
     })?;
     let (kind, name) = (workload.text("kind").to_lowercase(), workload.text("metadata.name"));
-    let (more, fix) = match workload.int("spec.replicas") {
+    // A DaemonSet has no replicas: its Pods depend on the Nodes.
+    let wanted = match workload.text("kind") {
+        "DaemonSet" => workload.int("status.desiredNumberScheduled"),
+        _ => workload.int("spec.replicas"),
+    };
+    let (more, fix) = match wanted {
+        0 if kind == "daemonset" => (
+            format!("{kind} {name} would create them, and no Node is eligible for it"),
+            format!("kubectl describe {kind} {name} {}", evidence.flag()),
+        ),
         0 => (
             format!("{kind} {name} would create them and is scaled to 0"),
             format!("kubectl scale {kind} {name} {} --replicas=1", evidence.flag()),
@@ -136,6 +145,19 @@ mod tests {
         assert_eq!(fix, "kubectl scale deployment web -n shop --replicas=1");
         fixture.cluster.workloads[0].put("spec.replicas", 2);
         assert_eq!(failed(fixture.check("shop", "web", matches)).1, "kubectl describe deployment web -n shop");
+    }
+
+    #[test]
+    fn a_daemon_set_without_nodes_is_described() {
+        let mut fixture = fixture(&json!({"app": "web"}));
+        fixture.workload("shop", "web", 0, &json!({"app": "web"}));
+        fixture.cluster.workloads[0].put("kind", "DaemonSet");
+        let (saw, fix) = failed(fixture.check("shop", "web", matches));
+        assert!(saw.ends_with("daemonset web would create them, and no Node is eligible for it"), "{saw}");
+        assert_eq!(fix, "kubectl describe daemonset web -n shop");
+        fixture.cluster.workloads[0].put("status.desiredNumberScheduled", 2);
+        let (saw, _) = failed(fixture.check("shop", "web", matches));
+        assert!(saw.ends_with("daemonset web should have created 2 and has not"), "{saw}");
     }
 
     #[test]

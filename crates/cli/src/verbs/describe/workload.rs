@@ -1,4 +1,4 @@
-//! Controllers of Pods: Deployments, ReplicaSets, StatefulSets, ReplicationControllers.
+//! Controllers of Pods: Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers.
 
 use api::value::ValueExt as _;
 use api::view::annotations::DEPLOYMENT_REVISION;
@@ -39,6 +39,19 @@ pub(super) fn describe(object: &Value, others: &[Value], sheet: &mut Sheet) {
         let rolling = spec.at("strategy.rollingUpdate");
         sheet.some("RollingUpdateStrategy", pairs(rolling, " ").replace('\n', ", "));
         sheet.some("Paused", if spec.flag("paused") { "true" } else { "" });
+    } else if object.text("kind") == "DaemonSet" {
+        sheet.some("Node-Selector", pairs(spec.at("template.spec.nodeSelector"), "="));
+        for (label, field) in [
+            ("Desired Number of Nodes Scheduled", "desiredNumberScheduled"),
+            ("Current Number of Nodes Scheduled", "currentNumberScheduled"),
+            ("Number of Nodes Scheduled with Up-to-date Pods", "updatedNumberScheduled"),
+            ("Number of Nodes Scheduled with Available Pods", "numberAvailable"),
+            ("Number of Nodes Misscheduled", "numberMisscheduled"),
+        ] {
+            sheet.field(label, number(field).to_string());
+        }
+        sheet.field("Pods Status", counted(&others));
+        sheet.some("Update Strategy", spec.text("updateStrategy.type"));
     } else {
         sheet.field("Replicas", format!("{} current / {wanted} desired", number("replicas")));
         sheet.field("Pods Status", counted(&others));

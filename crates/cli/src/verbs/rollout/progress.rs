@@ -1,4 +1,4 @@
-//! The status of an update, in the words of kubectl. Pure: an object in, a sentence out.
+//! The status of a rollout, as printed by kubectl. Pure: an object in, a sentence out.
 
 use api::value::ValueExt as _;
 use serde_json::Value;
@@ -21,11 +21,38 @@ pub(super) fn of(plural: &str, object: &Value) -> State {
             "Waiting for deployment spec update to be observed...".replace("deployment", kind(plural)),
         );
     }
-    if plural == "deployments" { deployment(object) } else { stateful(object) }
+    match plural {
+        "deployments" => deployment(object),
+        "daemonsets" => daemon(object),
+        _ => stateful(object),
+    }
 }
 
 fn kind(plural: &str) -> &'static str {
-    if plural == "deployments" { "deployment" } else { "statefulset" }
+    match plural {
+        "deployments" => "deployment",
+        "daemonsets" => "daemon set",
+        _ => "statefulset",
+    }
+}
+
+fn daemon(object: &Value) -> State {
+    if object.text("spec.updateStrategy.type") == "OnDelete" {
+        return State::Done("the Pods of this DaemonSet are updated when they are deleted (OnDelete)".to_owned());
+    }
+    let name = object.text("metadata.name");
+    let number = |field: &str| object.int(&format!("status.{field}"));
+    let (wanted, updated) = (number("desiredNumberScheduled"), number("updatedNumberScheduled"));
+    let available = number("numberAvailable");
+    let waiting =
+        |what: String| State::Waiting(format!("Waiting for daemon set {name:?} rollout to finish: {what}..."));
+    if updated < wanted {
+        waiting(format!("{updated} out of {wanted} new pods have been updated"))
+    } else if available < wanted {
+        waiting(format!("{available} of {wanted} updated pods are available"))
+    } else {
+        State::Done(format!("daemon set {name:?} successfully rolled out"))
+    }
 }
 
 fn deployment(object: &Value) -> State {
@@ -111,6 +138,22 @@ mod tests {
         let object = json!({"metadata": {"name": "web"}, "status": {"conditions": [
             {"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]}});
         assert!(matches!(of("deployments", &object), State::Failed(_)));
+    }
+
+    #[test]
+    fn a_daemon_set_is_complete_when_every_node_has_an_available_pod() {
+        let at = |updated: i64, available: i64| {
+            let object = json!({"metadata": {"name": "agent"}, "status": {"desiredNumberScheduled": 2,
+                "updatedNumberScheduled": updated, "numberAvailable": available}});
+            of("daemonsets", &object)
+        };
+        let waiting =
+            |what: &str| State::Waiting(format!("Waiting for daemon set \"agent\" rollout to finish: {what}..."));
+        assert_eq!(at(1, 2), waiting("1 out of 2 new pods have been updated"));
+        assert_eq!(at(2, 1), waiting("1 of 2 updated pods are available"));
+        assert_eq!(at(2, 2), State::Done("daemon set \"agent\" successfully rolled out".to_owned()));
+        let on_delete = json!({"spec": {"updateStrategy": {"type": "OnDelete"}}});
+        assert!(matches!(of("daemonsets", &on_delete), State::Done(_)));
     }
 
     #[test]

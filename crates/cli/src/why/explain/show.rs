@@ -170,7 +170,7 @@ pub(super) fn json(answer: &Answer) -> Value {
 fn announced_json((ip, announcement): &(IpAddr, Announcement)) -> Value {
     let (verdict, node) = match announcement {
         Announcement::Announced { node, .. } => ("announced", node.as_deref()),
-        Announcement::NotAnnounced { .. } => ("nobody", None),
+        Announcement::NotAnnounced { .. } => ("not announced", None),
         Announcement::NotOurs(_) => ("not ours", None),
         Announcement::Unknown { .. } => ("not measured", None),
     };

@@ -5,19 +5,15 @@
 use std::collections::BTreeSet;
 
 use api::value::ValueExt as _;
-use serde_json::{Value, json};
+use api::view::labels::CONTROLLER_REVISION_HASH;
+use serde_json::Value;
 
-use super::super::deployment::hash;
-use super::super::{StoredObject, new_pod};
+use super::super::{StoredObject, history, new_pod};
 use super::{KIND, identity};
 use crate::controller::View;
-use crate::objects::pod::{Pod, seconds};
+use crate::objects::pod::Pod;
 use crate::write::Write;
 
-/// The table of revisions.
-pub(super) const TABLE: &str = "controllerrevisions";
-/// The Pod label with its revision.
-const LABEL: &str = "controller-revision-hash";
 /// The label of a revision with its hash.
 const HASH: &str = "controller.kubernetes.io/hash";
 
@@ -37,35 +33,30 @@ pub(super) struct Revisions {
 
 /// The revision of a Pod.
 pub(super) fn of(pod: &Pod) -> &str {
-    pod.entry.facts.label(LABEL).unwrap_or_default()
+    pod.entry.facts.label(CONTROLLER_REVISION_HASH).unwrap_or_default()
 }
 
 impl Revisions {
     pub(super) fn of(view: &View<'_>, set: &StoredObject, mut known: Vec<StoredObject>) -> Self {
-        known.sort_by_cached_key(|one| {
-            let created = seconds(one.object.text("metadata.creationTimestamp"));
-            (one.object.int("revision"), created, one.name().to_owned())
-        });
+        history::sort(&mut known);
         let next = known.last().map_or(0, |last| last.object.int("revision")) + 1;
         let template = set.object.at("spec.template");
-        let data = data(template);
+        let data = history::data(template);
         let (mut writes, mut collisions) = (Vec::new(), set.object.int("status.collisionCount"));
         let last_equal = known.iter().rposition(|one| one.object.at("data") == &data);
         let update = match last_equal {
             Some(index) => {
                 // A rollback: the old revision becomes the newest.
                 if index + 1 != known.len() {
-                    let mut requeue_after = known[index].object.clone();
-                    requeue_after.put("revision", next);
-                    writes.extend(known[index].replaced(requeue_after));
+                    writes.extend(history::renumbered(&known[index], next));
                 }
                 known[index].name().to_owned()
             }
             None => {
-                let (name, write, taken) = new(view, set, &data, next, collisions);
-                collisions += taken;
-                writes.push(write);
-                name
+                let new = history::new_revision(view, &KIND, set, HASH, &data, next);
+                collisions = new.collisions;
+                writes.push(new.write);
+                new.name
             }
         };
         let said = set.object.text("status.currentRevision");
@@ -97,7 +88,7 @@ impl Revisions {
             if kept { (&self.current, &self.current_template) } else { (&self.update, &self.update_template) };
         let mut template = template.clone();
         let mut labels = template.map("metadata.labels").cloned().unwrap_or_default();
-        labels.insert(LABEL.to_owned(), revision.as_str().into());
+        labels.insert(CONTROLLER_REVISION_HASH.to_owned(), revision.as_str().into());
         template.put("metadata.labels", Value::Object(labels));
         let name = format!("{}-{number}", set.name());
         let mut pod = new_pod(&template, set.namespace(), &name, &KIND.reference(&set.object));
@@ -107,41 +98,9 @@ impl Revisions {
     }
 }
 
-/// The data of a revision: a patch that restores the template.
-fn data(template: &Value) -> Value {
-    let mut template = template.clone();
-    template.put("$patch", "replace");
-    json!({"spec": {"template": template}})
-}
-
 /// The template of a revision.
 fn restored(kept: &Value) -> Value {
     let mut template = kept.clone();
     template.drop_path("$patch");
     template
-}
-
-/// A new revision with a free name, and the number of collisions.
-fn new(view: &View<'_>, set: &StoredObject, data: &Value, number: i64, collisions: i64) -> (String, Write, i64) {
-    let mut taken = 0;
-    let (name, hash) = loop {
-        let hash = hash(data.at("spec.template"), collisions + taken);
-        let name = format!("{}-{hash}", set.name());
-        if StoredObject::read(view, TABLE, &format!("{}/{name}", set.namespace())).is_none() {
-            break (name, hash);
-        }
-        taken += 1;
-    };
-    let mut labels = set.object.map("spec.template.metadata.labels").cloned().unwrap_or_default();
-    labels.insert(HASH.to_owned(), hash.into());
-    let mut metadata = json!({
-        "name": name, "namespace": set.namespace(), "labels": labels,
-        "ownerReferences": [KIND.reference(&set.object)],
-    });
-    let annotations = set.object.at("metadata.annotations");
-    if !annotations.is_null() {
-        metadata.put("annotations", annotations.clone());
-    }
-    let write = Write::create(TABLE, json!({"metadata": metadata, "data": data, "revision": number}));
-    (name, write, taken)
 }

@@ -111,7 +111,7 @@ async fn invalid_patches_are_failures() {
 
 #[tokio::test]
 async fn failure_policies_are_applied() {
-    let unreachable = |_: &str, _: &Value| Err("failed to call webhook: nobody there".to_owned());
+    let unreachable = |_: &str, _: &Value| Err("nobody there".to_owned());
     let fixture = Fixture::new(unreachable);
     fixture.mutating("a", json!({"failurePolicy": "Ignore"})).await;
     let (object, notes) = mutate(&fixture, &unchanged).await;

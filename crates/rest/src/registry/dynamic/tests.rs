@@ -29,6 +29,7 @@ impl Cluster {
         let registry = Registry {
             authorizer: Arc::new(Authorizer::new(store.clone())),
             dynamic: Arc::new(fixture.again()),
+            conversion: fixture.converter(),
             catalog: store::KindCatalog::new(&*store),
             store,
             ranges: Ranges { addresses: vec!["10.96.0.0/16".parse().unwrap()], ports: 30000..=32767 },

@@ -1,6 +1,6 @@
-//! The acts, as data: what each is called, what is done in it, what must be seen; and the judge. Pure.
+//! The acts, as data: name, action and expected result of each; and the checks of results. Pure.
 //!
-//! In: what was seen. Out: the lines that tell it, or what is wrong with it.
+//! In: observations. Out: the lines that describe them, or the failed check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use anyhow::{Context as _, anyhow, bail};
 /// An act.
 #[derive(Debug)]
 pub(super) struct Act {
-    /// What it is called.
+    /// Its name.
     pub(super) title: &'static str,
-    /// What is done.
+    /// Its action.
     pub(super) does: &'static str,
-    /// What must be seen.
+    /// The expected result.
     pub(super) must: &'static str,
 }
 
@@ -23,7 +23,7 @@ const fn act(title: &'static str, does: &'static str, must: &'static str) -> Act
     Act { title, does, must }
 }
 
-/// All of them, in their order.
+/// All acts, in order.
 pub(super) const ACTS: [Act; 10] = [
     act(
         "A backend that makes thumbnails, three times",
@@ -61,7 +61,7 @@ pub(super) const ACTS: [Act; 10] = [
         "every answer comes from the same Pod",
     ),
     act(
-        "A rolling update that nobody notices",
+        "A rolling update without failed requests",
         "The Deployment gets a new version while the visitor and the machine outside ask without a pause.",
         "three new Pods, answers of both versions, and not one failed request",
     ),
@@ -77,7 +77,7 @@ pub(super) const ACTS: [Act; 10] = [
     ),
 ];
 
-/// What came of many requests.
+/// The results of many requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// How many were sent.
@@ -91,7 +91,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Both together.
+    /// The sum of two tallies.
     pub(super) fn and(mut self, other: Self) -> Self {
         self.asked += other.asked;
         self.failures.extend(other.failures);
@@ -106,7 +106,7 @@ impl Tally {
         self.pods.values().map(usize::to_string).collect::<Vec<_>>().join(" + ")
     }
 
-    /// Refuses when one failed.
+    /// Fails when a request failed.
     fn all_answered(&self) -> anyhow::Result<()> {
         match self.failures.first() {
             _ if self.asked == 0 => bail!("nothing was asked"),
@@ -118,18 +118,18 @@ impl Tally {
     }
 }
 
-/// What was seen in an act.
+/// The observations of an act.
 #[derive(Debug)]
 pub(super) enum Seen {
-    /// Pods: those that are ready, with their addresses; and what the others say of themselves.
+    /// Pods: those that are ready, with their addresses; and the reported state of the others.
     Ready { pods: BTreeMap<String, IpAddr>, others: Vec<String> },
     /// Requests to an address, answered by these Pods or not.
     Spread { to: String, pods: BTreeSet<String>, tally: Tally },
     /// The addresses of a name.
     Addresses { name: String, pods: BTreeSet<IpAddr>, found: anyhow::Result<BTreeSet<IpAddr>> },
-    /// What a name stands for.
+    /// The target of a CNAME.
     Alias { name: String, wanted: String, found: anyhow::Result<Option<String>> },
-    /// What a program knows of a Service.
+    /// What a program in a Pod can discover of a Service.
     Discovery {
         service: (IpAddr, u16),
         variables: Option<(String, String)>,
@@ -138,15 +138,15 @@ pub(super) enum Seen {
     },
     /// Requests of one client.
     Affinity { tally: Tally },
-    /// Requests during an update, and how far it came.
+    /// Requests during a rolling update, and its progress.
     Update { old: BTreeSet<String>, new: BTreeSet<String>, rolled_out: bool, tally: Tally },
-    /// Requests while a Pod was killed; then, and how often it was begun again.
+    /// Requests while a Pod was killed and afterwards, and its number of restarts.
     Killed { pod: String, mode: String, restarts: i64, ready: bool, during: Tally, after: Tally },
-    /// What is left.
+    /// The state after deletion.
     Gone { pods: Vec<String>, answers: bool, known: bool },
 }
 
-/// The lines that tell what was seen; or what is wrong with it.
+/// The lines that describe an observation; or the failed check.
 pub(super) fn judge(seen: &Seen) -> anyhow::Result<Vec<String>> {
     match seen {
         Seen::Ready { pods, others } => ready(pods, others),
@@ -165,7 +165,7 @@ pub(super) fn judge(seen: &Seen) -> anyhow::Result<Vec<String>> {
         }
         Seen::Gone { pods, answers, known } => match (&pods[..], answers, known) {
             ([], false, false) => {
-                Ok(vec!["No Pod is left, nobody answers at the address, the name is unknown.".to_owned()])
+                Ok(vec!["No Pod is left, the address does not answer, the name does not resolve.".to_owned()])
             }
             ([], true, _) => bail!("the address of the Service still answers"),
             ([], false, true) => bail!("the name of the Service is still known"),
@@ -174,7 +174,7 @@ pub(super) fn judge(seen: &Seen) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// What a query found.
+/// The result of a query.
 fn known<T>(found: &anyhow::Result<T>) -> anyhow::Result<&T> {
     found.as_ref().map_err(|error| anyhow!("{error:#}"))
 }

@@ -1,8 +1,8 @@
-//! The kernel's tables beside the plan, by asking the backend what it would write, and writing nothing.
+//! Compares the nftables rules with the plan, by a dry run of the backend.
 //!
-//! In: the objects, and the tables as they are. Out: what differs, by Service. The plan is made by the proxy's own planner, the
-//! difference by its own backend, over a port that remembers the batch instead of applying it: what the doctor says is what the proxy
-//! would do. How the proxy was started is not known here; what depends on that alone is left out of the comparison.
+//! In: the objects, and the current tables. Out: differences, by Service. The plan comes from the planner of the proxy, the
+//! difference from its backend, over a port that records the batch instead of applying it: the doctor reports what the proxy
+//! would change. The options of the proxy are not known here; what depends on them alone is not compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -20,10 +20,10 @@ use serde_json::{Value, from_value};
 
 use cli::doctor::{Cluster, Measured, Rules, Unmeasured};
 
-/// Sets that follow from how the proxy was started, and not from Services.
+/// Sets that depend on the options of the proxy, and not on Services.
 const SURROUNDINGS: [&str; 4] = ["pod-ips", "own-pod-ips", "node-ips", "service-ranges"];
 
-/// What differs.
+/// The differences.
 pub(super) fn compare(
     kernel: &mut dyn Nft,
     cluster: &Cluster,
@@ -51,14 +51,14 @@ pub(super) fn compare(
     }
     Err(Unmeasured {
         why: format!(
-            "the table {} was written by another version of this program, or somebody has made it anew",
+            "the table {} was written by another version of this program, or replaced by another program",
             nft::TABLE
         ),
         how: "restart the proxy of this node".to_owned(),
     })
 }
 
-/// How the proxy was probably started. Whether it knows Pods by ranges decides some chains; which ranges, only sets that are left out.
+/// The probable options of the proxy. Whether it has Pod CIDRs determines some chains; their values only sets that are not compared.
 fn options(node: &str, masquerade_all: bool, tables: &BTreeMap<Family, Option<Dump>>) -> Options {
     let knows = |family: &Family| {
         let sets = tables.get(family).and_then(Option::as_ref).map(|table| &table.sets);
@@ -72,7 +72,7 @@ fn options(node: &str, masquerade_all: bool, tables: &BTreeMap<Family, Option<Du
     Options { node_name: node.to_owned(), masquerade_all, local: LocalDetector::Ranges(ranges), ..Options::default() }
 }
 
-/// The plan, as the proxy of this node has it.
+/// The plan of the proxy of this node.
 pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr>) -> Planner {
     use api::value::ValueExt as _;
     let node = options.node_name.clone();
@@ -80,7 +80,7 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
     let ours = |service: &&Value| {
         service.text("spec.clusterIP") != "None" && service.at("metadata.labels").get(SERVICE_PROXY_NAME).is_none()
     };
-    // What cannot be read, the proxy leaves out, too.
+    // The proxy also skips objects that cannot be parsed.
     let services = cluster.services.iter().filter(ours).filter_map(|one| from_value(one.clone()).ok());
     let services = services.map(|one| Update::Service(Box::new(one)));
     let slices = cluster.slices.iter().filter_map(|one| from_value(one.clone()).ok()).map(Update::Slice);
@@ -91,7 +91,7 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
     planner
 }
 
-/// The Service that rules of a port concern. Redirected ports concern none: where the gateway listens is not known here.
+/// The Service of the rules of a port. Redirected ports have none: the listeners of the gateway are not known here.
 pub(super) fn owner(key: &PortKey) -> String {
     if key.redirected { key.to_string() } else { key.service.to_string() }
 }
@@ -104,7 +104,7 @@ fn difference(tables: &BTreeMap<Family, Option<Dump>>, plan: &Plan) -> Measured<
         why: format!("comparing rules: {error}"),
         how: "restart the proxy of this node".to_owned(),
     })?;
-    // The first batch is what must be; the others tidy up.
+    // The first batch has the required changes; the others are cleanup.
     let first: Option<Batch> = batches.lock().drain(..).next();
     Ok(first.map(|batch| batch.changes).unwrap_or_default())
 }
@@ -141,7 +141,7 @@ impl Nft for Dry {
     }
 }
 
-/// Changes in words, by Service.
+/// Changes as text, by Service.
 fn read(plan: &Plan, changes: &[Change]) -> Rules {
     let places = Places::of(plan);
     let mut rules = Rules { mode: "nftables".to_owned(), ..Rules::default() };
@@ -164,7 +164,7 @@ fn read(plan: &Plan, changes: &[Change]) -> Rules {
             Change::AddRules(..) | Change::DeleteTable(..) | Change::DeleteChain(..) | Change::DeleteSet(..) => {}
         }
     }
-    // One that has no rules of its own has nothing that differs.
+    // A Service without rules has no differences.
     for said in rules.of.values_mut() {
         said.sort_unstable();
         said.dedup();
@@ -172,7 +172,7 @@ fn read(plan: &Plan, changes: &[Change]) -> Rules {
     rules
 }
 
-/// Whose elements are.
+/// The owners of elements.
 struct Places(Vec<Place>);
 
 /// Elements of one Service.
@@ -180,10 +180,10 @@ struct Place {
     family: Family,
     /// Whether they are of a node port.
     by_node_port: bool,
-    /// How their keys begin.
+    /// The prefix of their keys.
     start: Box<[u8]>,
     service: String,
-    /// What they are called.
+    /// Their name in messages.
     frontend: String,
 }
 
@@ -221,7 +221,7 @@ impl Places {
         let ours = |place: &&Place| {
             place.family == of && place.by_node_port == by_node_port && key.start.starts_with(&place.start)
         };
-        // The longest is the nearest: an address alone begins many keys.
+        // The longest prefix is the nearest: an address alone is a prefix of many keys.
         if let Some(place) = self.0.iter().filter(ours).max_by_key(|place| place.start.len()) {
             out.entry(place.service.clone()).or_default().push(format!("{} {what} {set}", place.frontend));
         }

@@ -22,7 +22,7 @@ fn a_pod_in_the_network_of_the_machine_has_its_addresses_and_its_names() {
     let ask = format!("curl -sf -m 5 -o /dev/null http://{}:8088/", machine.node.address(Family::V4));
     assert!(machine.node.run(ask.as_str()).ok);
     eventually("it has looked", || machine.log("p", "look", 0).lines().count() > 1);
-    // It sees the links of the machine, and asks whom the machine asks for names.
+    // It sees the links of the machine, and uses the machine's name servers.
     let log = machine.log("p", "look", 0);
     assert!(log.starts_with("2\n") && !log.contains("nameserver 10.96.0.10"), "{log}");
 }
@@ -48,6 +48,26 @@ fn s18_a_host_port_leads_into_a_pod_from_outside_and_from_the_machine() {
 }
 
 #[test]
+fn b08_one_host_port_of_two_addresses_leads_to_two_pods() {
+    let mut machine = Machine::new();
+    let outside = machine.outside("client");
+    let node = machine.node.address(Family::V4).to_string();
+    for (name, at, port) in [("local", "127.0.0.1", 8081), ("open", node.as_str(), 8082)] {
+        let mut serving = web(port);
+        serving["ports"] = json!([{"containerPort": port, "hostPort": 9080, "hostIP": at}]);
+        machine.pod(name, json!({"containers": [serving]}));
+        machine.until_ready(name);
+    }
+    let ask = format!("curl -sf -m 3 -o /dev/null http://{node}:9080/");
+    eventually("the address of the node answers outside", || outside.run(ask.as_str()).ok);
+    let local = format!("curl -sf -m 3 -o /dev/null --interface {node} http://127.0.0.1:9080/");
+    assert!(machine.node.run(local.as_str()).ok, "loopback answers on the machine");
+    let _ = machine.delete("open", "?gracePeriodSeconds=0").success();
+    eventually("the address of the node is closed", || outside.run(ask.as_str()).code == Some(7));
+    assert!(machine.node.run(local.as_str()).ok, "loopback still answers");
+}
+
+#[test]
 fn pods_speak_to_the_world_with_the_address_of_the_machine_and_to_each_other_with_their_own() {
     let mut machine = Machine::new();
     let outside = machine.outside("world");
@@ -68,7 +88,7 @@ fn pods_speak_to_the_world_with_the_address_of_the_machine_and_to_each_other_wit
     assert_eq!(text.trim(), address(&pod));
 }
 
-/// A container that says to whoever connects which address it has.
+/// A container that sends its address to each client.
 fn seen() -> Value {
     let program = "import socket\ns = socket.create_server(('', 7000))\nwhile True:\n c, a = s.accept()\n c.recv(9)\n c.sendall((a[0] + chr(10)).encode())\n c.close()";
     json!({"name": "c", "image": "host", "command": ["python3", "-c", program], "readinessProbe": {"tcpSocket": {"port": 7000}, "periodSeconds": 1}})

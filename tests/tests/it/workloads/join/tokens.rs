@@ -1,4 +1,4 @@
-//! Tokens: made, listed, refused, removed; and who is believed.
+//! Tokens: created, listed, rejected, removed; and which servers are trusted.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn tokens_that_do_not_do_are_refused_with_the_next_step() {
     let early = stage.refused(place, &["--token", "aaaaaa.0123456789abcdef"]);
     assert!(early.contains("does not publish cluster-info") && early.contains(next), "{early}");
 
-    // The right id with another secret: whoever answers cannot have signed with that.
+    // The right id with another secret: the server cannot have signed with that.
     let token = stage.token();
     let guessed = format!("{}.0123456789abcdef", &token[..6]);
     let signed = stage.api(|session| {
@@ -71,6 +71,12 @@ fn a_token_whose_time_is_over_is_removed() {
 fn a_token_lets_somebody_ask_for_a_certificate_and_nothing_else() {
     let mut stage = Stage::start(&[]);
     let token = stage.token();
+    // A controller publishes it once a token exists.
+    stage.api(|session| {
+        let path = "/api/v1/namespaces/kube-public/configmaps";
+        let mut watch = session.watch(path, "&fieldSelector=metadata.name=cluster-info");
+        watch.until(|kind, _| kind == "ADDED");
+    });
     let curl = |path: &str, bearer: Option<&str>| {
         let url = format!("https://{}{path}", stage.server());
         let header = bearer.map(|token| format!("Authorization: Bearer {token}")).unwrap_or_default();
