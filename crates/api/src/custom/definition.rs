@@ -1,7 +1,7 @@
 //! One version of a CustomResourceDefinition, compiled.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
@@ -19,8 +19,9 @@ use crate::value::ValueExt as _;
 pub struct Definition {
     /// What server-side apply needs, the schema included.
     pub object_type: CustomType,
-    /// The rules in CEL.
-    pub rules: Compiled,
+    /// The rules in CEL, compiled when the first object is written: most definitions of a cluster have no writes for a long time,
+    /// and compiled rules take more memory than all the rest.
+    rules: OnceLock<Compiled>,
     /// The columns of Tables.
     pub columns: Columns,
     /// `subresources.scale`, if there is one.
@@ -81,7 +82,7 @@ impl Definition {
         let stored = crd::storage_version(definition).map_or(name, |stored| stored.text("name"));
         let webhook = Webhook::of(definition).map(Arc::new);
         Self {
-            rules: Compiled::new(&schema),
+            rules: OnceLock::new(),
             object_type: CustomType {
                 group: group.to_owned(),
                 version: name.to_owned(),
@@ -129,6 +130,12 @@ impl Definition {
         if !Arc::ptr_eq(stored, own) {
             own.prune(object);
         }
+    }
+
+    /// The rules in CEL.
+    #[must_use]
+    pub fn rules(&self) -> &Compiled {
+        self.rules.get_or_init(|| Compiled::new(self.schema()))
     }
 
     /// Whether the status is a subresource.

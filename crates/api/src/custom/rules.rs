@@ -98,8 +98,8 @@ impl Rules for CustomRules {
     /// Rules that an unchanged part of the object does not keep.
     fn warnings(&self, new: &Value, old: Option<&Value>, out: &mut Vec<String>) {
         let definition = self.current();
-        if old.is_some() && !definition.rules.is_empty() {
-            definition.rules.validate(definition.schema(), new, old, &mut Errors::default(), out);
+        if old.is_some() && !definition.rules().is_empty() {
+            definition.rules().validate(definition.schema(), new, old, &mut Errors::default(), out);
         }
     }
 
@@ -182,12 +182,12 @@ fn validate_rest(definition: &Definition, object: &Value, old: Option<&Value>, e
     let schema = definition.schema();
     schema.validate_embedded(object, errors);
     schema.validate_lists(object, old, errors);
-    if definition.rules.is_empty() {
+    if definition.rules().is_empty() {
         return;
     }
     if rules::blocks(errors) {
         errors.0.push(rules::not_checked());
         return;
     }
-    definition.rules.validate(schema, object, old, errors, &mut Vec::new());
+    definition.rules().validate(schema, object, old, errors, &mut Vec::new());
 }
