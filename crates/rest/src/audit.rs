@@ -32,7 +32,7 @@ use tokio::sync::{oneshot, watch};
 
 pub use file::LogOptions;
 pub use level::{Level, Stage, Stages};
-pub use policy::{Policy, PolicyError, Verdict};
+pub use policy::{InvalidPolicy, Policy, PolicyError, Verdict};
 
 pub(crate) use metrics::Metrics;
 pub(crate) use origin::AUDIT_ID;
@@ -60,15 +60,20 @@ pub enum Mode {
     BlockingStrict,
 }
 
-impl FromStr for Mode {
-    type Err = String;
+/// A name is not that of a [`Mode`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("allowed modes are batch, blocking, blocking-strict")]
+pub struct UnknownMode;
 
-    fn from_str(name: &str) -> Result<Self, String> {
+impl FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMode> {
         match name {
             "batch" => Ok(Self::Batch),
             "blocking" => Ok(Self::Blocking),
             "blocking-strict" => Ok(Self::BlockingStrict),
-            _ => Err("allowed modes are batch, blocking, blocking-strict".to_owned()),
+            _ => Err(UnknownMode),
         }
     }
 }

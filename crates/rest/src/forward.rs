@@ -22,8 +22,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
+use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -71,29 +72,60 @@ pub(crate) struct BackendRequest<'a> {
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
+/// Why there is no response of a backend.
+#[derive(Debug, Error)]
+pub(crate) enum ForwardError {
+    #[error("dial tcp {address}: {source}")]
+    Dial { address: SocketAddr, source: io::Error },
+    #[error("dial tcp {address}: no connection within {} seconds", within.as_secs())]
+    Timeout { address: SocketAddr, within: Duration },
+    #[error("TLS with {address}: {source}")]
+    Tls { address: SocketAddr, source: io::Error },
+    #[error("{address} is not an allowed agent address: {reason}")]
+    NotAllowed { address: SocketAddr, reason: &'static str },
+    #[error("{}", full(.0))]
+    Http(#[from] hyper::Error),
+    #[error(transparent)]
+    Request(#[from] http::Error),
+    #[error("an upgrade that was not requested")]
+    UnrequestedUpgrade,
+}
+
+impl ForwardError {
+    /// Whether the certificate of the backend is signed by a CA that is not trusted.
+    pub(crate) fn is_unknown_issuer(&self) -> bool {
+        let Self::Tls { source, .. } = self else { return false };
+        let cause = source.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+        matches!(cause, Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)))
+    }
+}
+
 /// Connects within a timeout; with TLS if there is a configuration for it.
 pub(crate) async fn connect(
     address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
     within: Duration,
-) -> Result<Box<dyn Io>, String> {
+) -> Result<Box<dyn Io>, ForwardError> {
     let connecting = async {
-        let stream = TcpStream::connect(address).await.map_err(|error| format!("dial tcp {address}: {error}"))?;
+        let stream = TcpStream::connect(address).await.map_err(|source| ForwardError::Dial { address, source })?;
         // Interactive sessions must not wait for more bytes.
         let _ = stream.set_nodelay(true);
         let Some(tls) = tls else { return Ok(Box::new(stream) as Box<dyn Io>) };
         let name = ServerName::IpAddress(address.ip().into());
         let secured = TlsConnector::from(tls).connect(name, stream).await;
-        secured.map(|stream| Box::new(stream) as Box<dyn Io>).map_err(|error| format!("TLS with {address}: {error}"))
+        let stream = secured.map_err(|source| ForwardError::Tls { address, source })?;
+        Ok(Box::new(stream) as Box<dyn Io>)
     };
-    let late = || format!("dial tcp {address}: no connection within {} seconds", within.as_secs());
-    tokio::time::timeout(within, connecting).await.unwrap_or_else(|_| Err(late()))
+    tokio::time::timeout(within, connecting).await.unwrap_or(Err(ForwardError::Timeout { address, within }))
 }
 
 /// Sends a request and returns the response.
-pub(crate) async fn send(io: Box<dyn Io>, backend: &BackendRequest<'_>, sent: ClientBody) -> Result<Reply, String> {
-    let words = |error: hyper::Error| full(&error);
-    let (mut sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(words)?;
+pub(crate) async fn send(
+    io: Box<dyn Io>,
+    backend: &BackendRequest<'_>,
+    sent: ClientBody,
+) -> Result<Reply, ForwardError> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(io)).await?;
     // Errors of this connection are reported through the response.
     tokio::spawn(async { drop(connection.with_upgrades().await) });
     let upgrade = wanted(backend.headers);
@@ -108,13 +140,13 @@ pub(crate) async fn send(io: Box<dyn Io>, backend: &BackendRequest<'_>, sent: Cl
     }
     // An upgrade request has no body; what follows belongs to the other protocol.
     let body = if upgrade.is_some() { Either::Left(Empty::new()) } else { Either::Right(sent.body) };
-    let request = request.body(Carried(body)).map_err(|error| error.to_string())?;
-    let response = sender.send_request(request).await.map_err(words)?;
+    let request = request.body(Carried(body))?;
+    let response = sender.send_request(request).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return if upgrade.is_some() {
             Ok(switched(response, sent.upgrade, sent.audit))
         } else {
-            Err("an upgrade that was not requested".to_owned())
+            Err(ForwardError::UnrequestedUpgrade)
         };
     }
     Ok(answered(response))

@@ -14,6 +14,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 use store::allocation::Ranges;
 use store::{Key, Store, Table};
+use thiserror::Error;
 
 use crate::dial::DialPolicy;
 
@@ -25,13 +26,21 @@ pub(crate) struct ServiceBackends<'a> {
     pub(crate) dial: &'a DialPolicy,
 }
 
+/// A Service does not have a port.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("no service port {number} found for service {}", quote(.service))]
+pub(crate) struct NoPort {
+    pub(crate) service: String,
+    pub(crate) number: i64,
+}
+
 /// The name of a port of a Service, which may be empty.
 ///
 /// # Errors
 /// When the Service has no such port.
-pub(crate) fn port_name(service: &Value, name: &str, number: i64) -> Result<String, String> {
+pub(crate) fn port_name(service: &Value, name: &str, number: i64) -> Result<String, NoPort> {
     let found = service.items("spec.ports").iter().find(|port| port.int("port") == number);
-    let missing = || format!("no service port {number} found for service {}", quote(name));
+    let missing = || NoPort { service: name.to_owned(), number };
     Ok(found.ok_or_else(missing)?.text("name").to_owned())
 }
 

@@ -10,7 +10,7 @@ mod tests;
 use super::level::{Level, Stage, Stages};
 use crate::authz::Attributes;
 
-pub use read::PolicyError;
+pub use read::{InvalidPolicy, PolicyError};
 
 /// An `audit.k8s.io/v1` Policy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -55,6 +55,15 @@ impl Outcome {
     }
 }
 
+/// Why the objects of an event cannot be encoded.
+#[derive(Debug, thiserror::Error)]
+enum EncodeError {
+    #[error(transparent)]
+    Json(serde_json::Error),
+    #[error("the decoder panicked")]
+    Panic,
+}
+
 /// One event on its way to the log.
 pub(super) struct Entry {
     pub(super) request: Arc<Request>,
@@ -79,20 +88,18 @@ impl Entry {
     /// Renders the event as one line, which replaces the content of `line`; false when it cannot be encoded. An object that cannot be decoded
     /// must not cause the loss of the event: it is then recorded without its objects.
     pub(super) fn encode(&mut self, line: &mut Vec<u8>, metrics: &Metrics) -> bool {
-        let Err(problem) = self.try_encode(line) else { return true };
+        let Err(error) = self.try_encode(line) else { return true };
         metrics.write_failed();
-        tracing::error!(problem, audit_id = self.request.id, "failed to encode objects of audit event");
+        tracing::error!(%error, audit_id = self.request.id, "failed to encode objects of audit event");
         self.outcome.drop_objects();
         self.try_encode(line).is_ok()
     }
 
     /// Objects are what clients sent: the caller survives all of them.
-    fn try_encode(&self, line: &mut Vec<u8>) -> Result<(), String> {
+    fn try_encode(&self, line: &mut Vec<u8>) -> Result<(), EncodeError> {
         line.clear();
-        match catch_unwind(AssertUnwindSafe(|| self.render(line))) {
-            Ok(done) => done.map_err(|error| error.to_string()),
-            Err(_) => Err("the decoder panicked".to_owned()),
-        }
+        let rendered = catch_unwind(AssertUnwindSafe(|| self.render(line)));
+        rendered.map_err(|_| EncodeError::Panic)?.map_err(EncodeError::Json)
     }
 
     /// Appends the event as one line.

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::decode;
+use api::decode::{self, TypeError};
 use api::dynamic_admission::request::{Form, Request};
 use api::field::quote;
 use api::options::FieldValidation;
@@ -173,12 +173,12 @@ fn patched(webhook: &Webhook, request: &Request<'_>, form: &Form, answer: &Answe
     for field in ["kind", "apiVersion"] {
         new.put(field, object.at(field).clone());
     }
-    complete(request, form, &mut new).map_err(internal)?;
+    complete(request, form, &mut new).map_err(|error| internal(error.to_string()))?;
     Ok(Some(new))
 }
 
 /// Checks a patched object against its type, sets defaults, and converts it back into the form of the request.
-fn complete(request: &Request<'_>, form: &Form, object: &mut Value) -> Result<(), String> {
+fn complete(request: &Request<'_>, form: &Form, object: &mut Value) -> Result<(), TypeError> {
     let (kind, api_version) = (object.at("kind").clone(), object.at("apiVersion").clone());
     let shown_as = kinds::find(form.group, form.version, form.resource).unwrap_or(request.kind);
     let checked = match exchanged_type(request) {
@@ -186,7 +186,7 @@ fn complete(request: &Request<'_>, form: &Form, object: &mut Value) -> Result<()
         Some(ty) => decode::check(ty, object),
         None => Ok(Vec::new()),
     };
-    checked.map_err(|error| error.to_string())?;
+    checked?;
     object.put("kind", kind);
     object.put("apiVersion", api_version);
     let is_whole = request.kind.exchanged(request.subresource).2 == request.kind.kind;

@@ -19,7 +19,7 @@ fn between() -> (DuplexStream, DuplexStream) {
             let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
             let backend = BackendRequest { method: &parts.method, path: &path, host: "pod", headers: &parts.headers };
             let reply = send(Box::new(io), &backend, ClientBody { body, upgrade, audit: None }).await;
-            let failed = |why: String| Reply::bytes(503, "text/plain", why);
+            let failed = |error: ForwardError| Reply::bytes(503, "text/plain", error.to_string());
             Ok::<_, Infallible>(reply.unwrap_or_else(failed).into_response())
         }
     });

@@ -106,14 +106,25 @@ impl<'a> Purpose<'a> {
     }
 }
 
+/// Why a file is not a certificate.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ParseError {
+    #[error("it holds no certificate ({0})")]
+    NoCertificate(rustls::pki_types::pem::Error),
+    #[error("it is not a PEM file")]
+    NoPem,
+    #[error("its certificate cannot be read ({0})")]
+    Certificate(x509_parser::error::X509Error),
+}
+
 // === impl Certificate ===
 
 impl Certificate {
-    /// Parses a PEM file; the error describes the problem.
-    pub(super) fn parse(pem: &[u8]) -> Result<Self, String> {
-        let der = CertificateDer::from_pem_slice(pem).map_err(|error| format!("it holds no certificate ({error})"))?;
-        let text = std::str::from_utf8(pem).map_err(|_| "it is not a PEM file".to_owned())?.to_owned();
-        Self::from_parts(text, &der).map_err(|error| format!("its certificate cannot be read ({error})"))
+    /// Parses a PEM file.
+    pub(super) fn parse(pem: &[u8]) -> Result<Self, ParseError> {
+        let der = CertificateDer::from_pem_slice(pem).map_err(ParseError::NoCertificate)?;
+        let text = std::str::from_utf8(pem).map_err(|_| ParseError::NoPem)?.to_owned();
+        Self::from_parts(text, &der).map_err(ParseError::Certificate)
     }
 
     fn made(certificate: &rcgen::Certificate) -> Result<Self, PkiError> {

@@ -198,5 +198,9 @@ pub(super) fn key(path: &Path, remedy: &'static str) -> Result<Option<KeyPair>, 
 
 pub(super) fn certificate(path: &Path, remedy: &'static str) -> Result<Option<Certificate>, PkiError> {
     let Some(pem) = files::read(path)? else { return Ok(None) };
-    Certificate::parse(&pem).map(Some).map_err(|why| PkiError::Damaged { path: path.into(), why, remedy })
+    Certificate::parse(&pem).map(Some).map_err(|error| PkiError::Damaged {
+        path: path.into(),
+        why: error.to_string(),
+        remedy,
+    })
 }

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use super::api_request::ApiRequest;
 use crate::authz::Attributes;
-use crate::forward::{self, BackendRequest, ClientBody};
+use crate::forward::{self, BackendRequest, ClientBody, ForwardError};
 use crate::handler::Shared;
 use crate::query;
 use crate::reply::{Body, Reply};
@@ -222,13 +222,13 @@ async fn to_agent(request: &ApiRequest<'_>, node: &str, path: &str, sent: Client
     let started = Instant::now();
     let io = match shared.dial.agent(node, address, &super::proxy::service_ranges(shared)) {
         Ok(()) => forward::connect(address, Some(tls), CONNECT_TIMEOUT).await,
-        Err(why) => Err(format!("{address} is not an allowed agent address: {why}")),
+        Err(reason) => Err(ForwardError::NotAllowed { address, reason }),
     };
     let io = match io {
         Ok(io) => io,
-        Err(why) => return Err(unreachable_error(request, node, address, why, started).await),
+        Err(error) => return Err(unreachable_error(request, node, address, error, started).await),
     };
-    let failed = |why: String| Status::raw(format!("error dialing backend: {why}"));
+    let failed = |error| Status::raw(format!("error dialing backend: {error}"));
     let backend = BackendRequest { method: context.method, path, host: &address.to_string(), headers: context.headers };
     forward::send(io, &backend, sent).await.map_err(failed)
 }
@@ -239,11 +239,11 @@ async fn unreachable_error(
     request: &ApiRequest<'_>,
     node: &str,
     address: SocketAddr,
-    why: String,
+    error: ForwardError,
     started: Instant,
 ) -> Status {
     let (user, path) = (request.context.user, request.context.uri.path());
-    tracing::info!(node, %address, user = user.name, path, error = why, "failed to reach agent");
+    tracing::info!(node, %address, user = user.name, path, %error, "failed to reach agent");
     let right = Attributes {
         user,
         verb: "get",
@@ -256,20 +256,16 @@ async fn unreachable_error(
         path: None,
     };
     if request.shared.registry.authorizer.authorize(&right).allowed {
-        return Status::raw(format!("error dialing backend: {why}{}", unknown_issuer(&why)));
+        let hint = if error.is_unknown_issuer() { UNKNOWN_ISSUER } else { "" };
+        return Status::raw(format!("error dialing backend: {error}{hint}"));
     }
     tokio::time::sleep_until(started + CONNECT_TIMEOUT).await;
     Status::raw(format!("error dialing backend: agent of node {node} is not reachable"))
 }
 
 /// A hint for agents whose certificate predates the agent CA.
-fn unknown_issuer(why: &str) -> &'static str {
-    if !why.contains("UnknownIssuer") {
-        return "";
-    }
-    " (the certificate is not of this cluster's agent CA; if the node was not upgraded with the server, upgrade it, or remove \
-     node/serving.crt in its data directory and restart it)"
-}
+const UNKNOWN_ISSUER: &str = " (the certificate is not of this cluster's agent CA; if the node was not upgraded with the server, upgrade it, \
+                              or remove node/serving.crt in its data directory and restart it)";
 
 /// The response of an agent; errors become a Status. Kubelets and agents send plain text, and kubectl parses text with a colon as YAML and
 /// loses the message. Errors of protocol negotiation (403) stay as they are: clients then try another protocol.

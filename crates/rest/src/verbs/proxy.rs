@@ -47,9 +47,9 @@ pub(super) async fn proxy(request: &ApiRequest<'_>, sent: ClientBody) -> Result<
     {
         return Ok(Reply::bytes(301, "text/plain", "").with(header::LOCATION, location));
     }
-    let failed = |why: String| Status::unavailable(format!("error trying to reach service: {address}: {why}"));
-    let io =
-        forward::connect(address, tls.then(pki::insecure_skip_verify_config), CONNECT_TIMEOUT).await.map_err(failed)?;
+    let failed = |error| Status::unavailable(format!("error trying to reach service: {address}: {error}"));
+    let tls = tls.then(pki::insecure_skip_verify_config);
+    let io = forward::connect(address, tls, CONNECT_TIMEOUT).await.map_err(failed)?;
     let host = address.to_string();
     let mut headers = context.headers.clone();
     if let Ok(path) = HeaderValue::from_str(context.uri.path()) {
@@ -109,7 +109,8 @@ fn service_address(shared: &Shared, namespace: &str, id: &str) -> Result<Upstrea
         Ok(number) => {
             let services = Resource { group: "", plural: "services", kind: "Service" };
             let service = backends.service(namespace, name).ok_or_else(|| Status::not_found(services, name))?;
-            service_backends::port_name(&service, name, number).map_err(Status::unavailable)?
+            service_backends::port_name(&service, name, number)
+                .map_err(|error| Status::unavailable(error.to_string()))?
         }
         Err(_) => port.to_owned(),
     };

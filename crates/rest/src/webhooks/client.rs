@@ -4,6 +4,7 @@
 //! on it. A Service is resolved to one of its ready Pods at each call; a URL to addresses that [`crate::dial`] allows. Connections use
 //! HTTP/1.1 with keep-alive, and redirects are not followed.
 
+mod error;
 mod pool;
 mod status;
 mod tls;
@@ -30,7 +31,7 @@ use super::target::{Backend, Target};
 use super::{CallError, Caller};
 use crate::dial::DialPolicy;
 use crate::service_backends::{self, ServiceBackends};
-use client::http::full;
+use error::ExchangeError;
 use pool::Pool;
 use tls::TlsConfigs;
 
@@ -70,32 +71,31 @@ impl WebhookClient {
         let path = if target.path.is_empty() { "/" } else { &target.path };
         let path = format!("{path}?timeout={}s", within.as_secs());
         let config = self.tls.get(&target.authorities);
-        let connector = TlsConnector::from(config.map_err(CallError::Configuration)?);
+        let connector = TlsConnector::from(config.map_err(|error| CallError::Configuration(error.to_string()))?);
         let max_answer = MAX_ANSWER.max(2 * body.len());
         let call = Call { client: self, target, connector, path: &path, max_answer };
-        let failed = |why: &str| {
-            let url = format!("https://{}{path}", target.host());
-            CallError::Exchange(format!("Post {}: {why}", quote(&url)))
-        };
-        match tokio::time::timeout(within, call.run(body)).await {
-            Ok(Ok((status, bytes))) if status.is_success() => Ok(bytes),
-            Ok(Ok((status, bytes))) => Err(CallError::Exchange(status::told(status, &bytes))),
-            Ok(Err(why)) => Err(failed(&why)),
-            Err(_) => Err(failed("context deadline exceeded")),
+        let outcome = tokio::time::timeout(within, call.run(body)).await;
+        match outcome.unwrap_or(Err(ExchangeError::Timeout)) {
+            Ok((status, bytes)) if status.is_success() => Ok(bytes),
+            Ok((status, bytes)) => Err(CallError::Exchange(status::told(status, &bytes))),
+            Err(error) => {
+                let url = format!("https://{}{path}", target.host());
+                Err(CallError::Exchange(format!("Post {}: {error}", quote(&url))))
+            }
         }
     }
 
     /// The addresses of a target, in the order in which to try them.
-    async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, String> {
+    async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, ExchangeError> {
         let backends = ServiceBackends { store: &*self.store, ranges: &self.ranges, dial: &self.dial };
         match &target.place {
             Backend::Service { namespace, name, port } => {
                 let service = backends.service(namespace, name);
-                let service = service.ok_or_else(|| format!("service {} not found", quote(name)))?;
+                let service = service.ok_or_else(|| ExchangeError::NoService(name.clone()))?;
                 let port_name = service_backends::port_name(&service, name, i64::from(*port))?;
                 let mut found = backends.ready(namespace, name, &port_name);
                 if found.is_empty() {
-                    return Err(format!("no endpoints available for service {}", quote(name)));
+                    return Err(ExchangeError::NoEndpoints(name.clone()));
                 }
                 fastrand::shuffle(&mut found);
                 Ok(found)
@@ -107,7 +107,7 @@ impl WebhookClient {
                 let allowed: Vec<SocketAddr> =
                     found.iter().copied().filter(|at| self.dial.webhook(*at, &ranges).is_ok()).collect();
                 match refused {
-                    Some((at, why)) if allowed.is_empty() => Err(format!("dial tcp {at}: not allowed: {why}")),
+                    Some((at, reason)) if allowed.is_empty() => Err(ExchangeError::NotAllowed { address: *at, reason }),
                     _ => Ok(allowed),
                 }
             }
@@ -116,11 +116,11 @@ impl WebhookClient {
 }
 
 /// The addresses of a host.
-async fn lookup(name: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+async fn lookup(name: &str, port: u16) -> Result<Vec<SocketAddr>, ExchangeError> {
     if let Ok(address) = name.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let unknown = || format!("dial tcp: lookup {name}: no such host");
+    let unknown = || ExchangeError::NoHost(name.to_owned());
     let found: Vec<SocketAddr> = tokio::net::lookup_host((name, port)).await.map_err(|_| unknown())?.collect();
     if found.is_empty() { Err(unknown()) } else { Ok(found) }
 }
@@ -135,36 +135,33 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    async fn run(&self, body: Bytes) -> Result<(http::StatusCode, Bytes), String> {
+    async fn run(&self, body: Bytes) -> Result<(http::StatusCode, Bytes), ExchangeError> {
         let addresses = self.client.resolve(self.target).await?;
-        let mut request = Some(self.request(body)?);
+        let mut request = self.request(body)?;
         // An idle connection may have been closed meanwhile; then the request was not sent, and is sent again.
         while let Some((address, mut sender)) = self.client.pool.take(self.target, &addresses) {
-            let Some(unsent) = request.take() else { break };
-            match sender.try_send_request(unsent).await {
+            match sender.try_send_request(request).await {
                 Ok(response) => return self.read(address, sender, response).await,
                 Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = Some(unsent),
-                    None => return Err(full(error.error())),
+                    Some(unsent) => request = unsent,
+                    None => return Err(error.into_error().into()),
                 },
             }
         }
-        let request = request.ok_or("the request was lost")?;
         let (address, mut sender) = self.connect(&addresses).await?;
-        let response = sender.send_request(request).await.map_err(|error| full(&error))?;
+        let response = sender.send_request(request).await?;
         self.read(address, sender, response).await
     }
 
-    fn request(&self, body: Bytes) -> Result<Request<Full<Bytes>>, String> {
-        let request = Request::builder()
+    fn request(&self, body: Bytes) -> Result<Request<Full<Bytes>>, http::Error> {
+        Request::builder()
             .method(Method::POST)
             .uri(self.path)
             .header(header::HOST, self.target.host())
             .header(header::USER_AGENT, USER_AGENT)
             .header(header::ACCEPT, "application/json, */*")
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(body));
-        request.map_err(|error| error.to_string())
+            .body(Full::new(body))
     }
 
     /// Reads a response, and keeps the connection for the next call.
@@ -173,16 +170,16 @@ impl Call<'_> {
         address: SocketAddr,
         sender: Sender,
         response: http::Response<Incoming>,
-    ) -> Result<(http::StatusCode, Bytes), String> {
+    ) -> Result<(http::StatusCode, Bytes), ExchangeError> {
         let status = response.status();
         let body = Limited::new(response.into_body(), self.max_answer).collect().await;
-        let body = body.map_err(|error| format!("unexpected error when reading response body: {error}"))?;
+        let body = body.map_err(ExchangeError::Body)?;
         self.client.pool.keep(self.target, address, sender);
         Ok((status, body.to_bytes()))
     }
 
     /// Connects to the first address that accepts.
-    async fn connect(&self, addresses: &[SocketAddr]) -> Result<(SocketAddr, Sender), String> {
+    async fn connect(&self, addresses: &[SocketAddr]) -> Result<(SocketAddr, Sender), ExchangeError> {
         let mut first_failure = None;
         for address in addresses {
             match self.connect_to(*address).await {
@@ -190,17 +187,17 @@ impl Call<'_> {
                 Err(why) => first_failure = first_failure.or(Some(why)),
             }
         }
-        Err(first_failure.unwrap_or_else(|| "no address to dial".to_owned()))
+        Err(first_failure.unwrap_or(ExchangeError::NoAddress))
     }
 
-    async fn connect_to(&self, address: SocketAddr) -> Result<Sender, String> {
+    async fn connect_to(&self, address: SocketAddr) -> Result<Sender, ExchangeError> {
         let stream = TcpStream::connect(address).await;
-        let stream = stream.map_err(|error| format!("dial tcp {address}: connect: {}", tls::io_words(&error)))?;
+        let stream = stream.map_err(|source| ExchangeError::Connect { address, source })?;
         let _ = stream.set_nodelay(true);
         let name = self.target.server_name();
-        let name = name.try_into().map_err(|_| "tls: the server name is invalid".to_owned())?;
-        let stream = self.connector.connect(name, stream).await.map_err(|error| tls::words(&error))?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| full(&error))?;
+        let name = name.try_into().map_err(|_| ExchangeError::ServerName)?;
+        let stream = self.connector.connect(name, stream).await.map_err(ExchangeError::Handshake)?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         // A pending request fails when the connection ends.
         tokio::spawn(async { drop(connection.await) });
         Ok(sender)

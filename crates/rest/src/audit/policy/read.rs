@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use api::field::{Errors, Path as Field, quote};
 use api::names;
+use api::yaml::YamlError;
 use serde_json::{Map, Value};
 
 use super::{GroupResources, Policy, Rule};
@@ -29,13 +30,42 @@ pub enum PolicyError {
         source: std::io::Error,
     },
     /// The file is not a valid policy.
-    #[error("{problem}: from file {}", path.display())]
+    #[error("{source}: from file {}", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
         /// Every problem that was found.
-        problem: String,
+        source: InvalidPolicy,
     },
+}
+
+/// What is wrong with a policy, with the messages of kube-apiserver where it has them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidPolicy {
+    /// It is neither YAML nor JSON.
+    #[error("failed decoding: {0}")]
+    Syntax(#[from] YamlError),
+    /// It is a list or a scalar.
+    #[error("failed decoding: the document is not an object")]
+    NoObject,
+    /// It is an object of another type.
+    #[error(
+        "failed decoding: apiVersion {} and kind {} are not supported, expected {} and {}",
+        quote(.api_version), quote(.kind), quote(API_VERSION), quote(KIND)
+    )]
+    Type {
+        /// Its `apiVersion`.
+        api_version: String,
+        /// Its `kind`.
+        kind: String,
+    },
+    /// Fields have wrong types or values.
+    #[error("{}", .0.summary())]
+    Fields(Errors),
+    /// It has no rules.
+    #[error("loaded illegal policy with 0 rules")]
+    NoRules,
 }
 
 impl Policy {
@@ -45,7 +75,7 @@ impl Policy {
     /// When the file cannot be read, or is not a valid policy.
     pub fn load(path: &Path) -> Result<Self, PolicyError> {
         let bytes = std::fs::read(path).map_err(|source| PolicyError::Read { path: path.to_owned(), source })?;
-        let invalid = |problem| PolicyError::Invalid { path: path.to_owned(), problem };
+        let invalid = |source| PolicyError::Invalid { path: path.to_owned(), source };
         let (policy, warnings) = Self::parse(&bytes).map_err(invalid)?;
         if !warnings.is_empty() {
             let problem = warnings.join(", ");
@@ -58,19 +88,17 @@ impl Policy {
     ///
     /// # Errors
     /// All problems, with the messages of kube-apiserver where it has them.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, Vec<String>), String> {
-        let (value, mut warnings) = api::yaml::from_yaml(bytes).map_err(|error| format!("failed decoding: {error}"))?;
-        let Value::Object(document) = value else {
-            return Err("failed decoding: the document is not an object".to_owned());
-        };
+    pub fn parse(bytes: &[u8]) -> Result<(Self, Vec<String>), InvalidPolicy> {
+        let (value, mut warnings) = api::yaml::from_yaml(bytes)?;
+        let Value::Object(document) = value else { return Err(InvalidPolicy::NoObject) };
         check_type(&document)?;
         let mut reader = Reader { errors: Errors::default(), unknown: Vec::new() };
         let policy = reader.policy(&document);
         if !reader.errors.is_empty() {
-            return Err(reader.errors.summary());
+            return Err(InvalidPolicy::Fields(reader.errors));
         }
         if policy.rules.is_empty() {
-            return Err("loaded illegal policy with 0 rules".to_owned());
+            return Err(InvalidPolicy::NoRules);
         }
         warnings.append(&mut reader.unknown);
         Ok((policy, warnings))
@@ -78,19 +106,13 @@ impl Policy {
 }
 
 /// The document must name its version; the kind may be absent.
-fn check_type(document: &Map<String, Value>) -> Result<(), String> {
+fn check_type(document: &Map<String, Value>) -> Result<(), InvalidPolicy> {
     let text = |name| document.get(name).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
     if version == API_VERSION && matches!(kind, "" | KIND) {
         return Ok(());
     }
-    Err(format!(
-        "failed decoding: apiVersion {} and kind {} are not supported, expected {} and {}",
-        quote(version),
-        quote(kind),
-        quote(API_VERSION),
-        quote(KIND)
-    ))
+    Err(InvalidPolicy::Type { api_version: version.to_owned(), kind: kind.to_owned() })
 }
 
 /// Decodes and validates, and collects problems on the way.

@@ -195,26 +195,30 @@ async fn put(store: &dyn Store, kind: &'static Kind, object: Value) {
     store.commit(Txn { compares: Vec::new(), ops: vec![Op::Put { key, value, facts, ttl: None }] }).await.unwrap();
 }
 
+async fn resolve(client: &WebhookClient, target: &Target) -> Result<Vec<SocketAddr>, String> {
+    client.resolve(target).await.map_err(|error| error.to_string())
+}
+
 #[tokio::test]
 async fn a_service_is_reached_at_its_ready_pods() {
     let (client, store, _scratch) = client(&["127.0.0.1:6443"]);
     let place = Backend::Service { namespace: "n".to_owned(), name: "web".to_owned(), port: 443 };
     let target = Target { place, path: String::new(), authorities: Vec::new() };
-    assert_eq!(client.resolve(&target).await, Err("service \"web\" not found".to_owned()));
+    assert_eq!(resolve(&client, &target).await, Err("service \"web\" not found".to_owned()));
     put(
         &*store,
         &service::KIND,
         json!({"metadata": {"name": "web"}, "spec": {"ports": [{"name": "https", "port": 8443}]}}),
     )
     .await;
-    assert_eq!(client.resolve(&target).await, Err("no service port 443 found for service \"web\"".to_owned()));
+    assert_eq!(resolve(&client, &target).await, Err("no service port 443 found for service \"web\"".to_owned()));
     put(
         &*store,
         &service::KIND,
         json!({"metadata": {"name": "web"}, "spec": {"ports": [{"name": "https", "port": 443}]}}),
     )
     .await;
-    assert_eq!(client.resolve(&target).await, Err("no endpoints available for service \"web\"".to_owned()));
+    assert_eq!(resolve(&client, &target).await, Err("no endpoints available for service \"web\"".to_owned()));
     put(&*store, &pod::KIND, json!({"metadata": {"name": "p"}, "status": {"podIPs": [{"ip": "10.244.0.7"}]}})).await;
     let endpoint = |address: &str, pod: &str, ready: bool| json!({"addresses": [address], "conditions": {"ready": ready}, "targetRef": {"kind": "Pod", "name": pod}});
     let slice = json!({"metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},

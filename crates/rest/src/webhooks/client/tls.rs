@@ -1,15 +1,26 @@
-//! TLS of webhooks: trusted CAs, and error messages.
+//! TLS of webhooks: trusted CAs.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustls::{CertificateError, ClientConfig};
+use rustls::ClientConfig;
+use thiserror::Error;
 
-use client::tls::system_roots;
+use client::tls::{RootsError, system_roots};
 
-use crate::bundle_verifier::BundleVerifier;
+use crate::bundle_verifier::{BundleError, BundleVerifier};
+
+/// Why there is no TLS configuration for a CA bundle.
+#[derive(Debug, Error)]
+pub(super) enum ConfigError {
+    #[error("unable to load root certificates: unable to parse bytes as PEM block")]
+    Bundle(#[source] BundleError),
+    #[error(transparent)]
+    SystemRoots(#[from] RootsError),
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+}
 
 /// The largest number of cached configurations; there is one for each CA bundle.
 const MAX_CONFIGS: usize = 64;
@@ -23,18 +34,17 @@ impl TlsConfigs {
     ///
     /// # Errors
     /// When the bundle has no valid certificate.
-    pub(super) fn get(&self, authorities: &[u8]) -> Result<Arc<ClientConfig>, String> {
+    pub(super) fn get(&self, authorities: &[u8]) -> Result<Arc<ClientConfig>, ConfigError> {
         if let Some(config) = self.0.lock().get(authorities) {
             return Ok(config.clone());
         }
-        let unusable = |_| "unable to load root certificates: unable to parse bytes as PEM block".to_owned();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone());
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let builder = builder.with_safe_default_protocol_versions()?;
         let builder = match authorities {
-            [] => builder.with_root_certificates(system_roots().map_err(|error| error.to_string())?),
+            [] => builder.with_root_certificates(system_roots()?),
             pem => {
-                let verifier = BundleVerifier::new(pem, provider).map_err(unusable)?;
+                let verifier = BundleVerifier::new(pem, provider).map_err(ConfigError::Bundle)?;
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
             }
         };
@@ -47,35 +57,5 @@ impl TlsConfigs {
         }
         kept.insert(authorities.to_vec(), config.clone());
         Ok(config)
-    }
-}
-
-/// The message for a handshake error.
-pub(super) fn words(error: &io::Error) -> String {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let why = match inner {
-        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
-            "certificate signed by unknown authority".to_owned()
-        }
-        Some(rustls::Error::InvalidCertificate(
-            CertificateError::Expired | CertificateError::ExpiredContext { .. },
-        )) => "certificate has expired or is not yet valid".to_owned(),
-        Some(rustls::Error::InvalidCertificate(error)) => error.to_string(),
-        Some(error) => return format!("tls: {error}"),
-        None if error.kind() == io::ErrorKind::UnexpectedEof => return "EOF".to_owned(),
-        None => return format!("tls: {error}"),
-    };
-    format!("tls: failed to verify certificate: x509: {why}")
-}
-
-/// The message for a connection error.
-pub(super) fn io_words(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-        io::ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
-        io::ErrorKind::HostUnreachable => "no route to host".to_owned(),
-        io::ErrorKind::NetworkUnreachable => "network is unreachable".to_owned(),
-        io::ErrorKind::TimedOut => "connection timed out".to_owned(),
-        _ => error.to_string(),
     }
 }
