@@ -284,10 +284,17 @@ fn event_type(event: &Event) -> &'static str {
 }
 
 fn write_json_line(out: &mut Vec<u8>, kind: &Kind, watch_event: &WatchEvent<'_>) {
+    write_line(out, watch_event.kind, |out| {
+        view::write_entry(out, kind, watch_event.entry, watch_event.revision, true);
+    });
+}
+
+/// The type comes first, as in kube-apiserver: some clients inspect it before they parse the object.
+fn write_line(out: &mut Vec<u8>, event_type: &str, write_object: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"{\"type\":\"");
-    out.extend_from_slice(watch_event.kind.as_bytes());
+    out.extend_from_slice(event_type.as_bytes());
     out.extend_from_slice(b"\",\"object\":");
-    view::write_entry(out, kind, watch_event.entry, watch_event.revision, true);
+    write_object(out);
     out.extend_from_slice(b"}\n");
 }
 
@@ -298,8 +305,7 @@ fn write_value(out: &mut Vec<u8>, view: &View, kind: &str, object: &Value, raw: 
             out.extend_from_slice(&proto::encode_watch_frame(kind, &envelope));
         }
         Media::Json | Media::Yaml => {
-            let _ = serde_json::to_writer(&mut *out, &json!({"type": kind, "object": object}));
-            out.push(b'\n');
+            write_line(out, kind, |out| drop(serde_json::to_writer(out, object)));
         }
     }
 }

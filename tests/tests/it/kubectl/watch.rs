@@ -90,3 +90,15 @@ fn s38_clients_watch_the_endpoints_of_a_service() {
     let mut legacy = bed.stream("get endpoints kubernetes -w --no-headers");
     assert_eq!(legacy.next()[..2], ["kubernetes", bed.server.address.as_str()]);
 }
+
+#[test]
+fn s38_an_event_begins_with_its_type() {
+    let bed = Bed::start();
+    let query =
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=3";
+    let events = bed.ok(&format!("get --raw '/api/v1/namespaces/default/services?{query}'"));
+    let types: Vec<&str> =
+        events.lines().filter_map(|line| line.strip_prefix("{\"type\":\"")?.split('"').next()).collect();
+    assert_eq!(types[..2], ["ADDED", "BOOKMARK"], "{events}");
+    assert_eq!(types.len(), events.lines().count(), "{events}");
+}
