@@ -23,9 +23,9 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// How often a collection that is not served yet is requested.
 const POLL: Duration = Duration::from_millis(5);
 
-/// A watch of all definitions. The client owns its connection and is kept as long.
+/// A watch of all definitions. Each connection is kept as long as its stream.
 pub struct Established {
-    _client: Client,
+    client: Client,
     stream: Incoming,
     lines: Lines,
     names: HashSet<String>,
@@ -38,13 +38,8 @@ impl Established {
     /// When the watch cannot be opened.
     pub async fn watch(running: &Running) -> anyhow::Result<Self> {
         let mut client = running.client();
-        let (code, list) = client.json(Method::GET, &format!("{DEFINITIONS}?limit=1"), None).await?;
-        ensure!(code == 200, "the list of definitions was answered with {code}");
-        let revision = list["metadata"]["resourceVersion"].as_str().context("a list without a resourceVersion")?;
-        let path = format!("{DEFINITIONS}?watch=1&resourceVersion={revision}&timeoutSeconds=3600");
-        let response = client.open(Method::GET, &path, None, Bytes::new()).await?;
-        ensure!(response.status().as_u16() == 200, "a watch was answered with {}", response.status());
-        Ok(Self { _client: client, stream: response.into_body(), lines: Lines::default(), names: HashSet::new() })
+        let (names, stream) = list_and_watch(&mut client).await?;
+        Ok(Self { client, stream, lines: Lines::default(), names })
     }
 
     /// Waits until all of these are established.
@@ -54,15 +49,39 @@ impl Established {
     pub async fn wait_for(&mut self, names: &[String]) -> anyhow::Result<()> {
         let all = async {
             while !names.iter().all(|name| self.names.contains(name)) {
-                let frame = self.stream.frame().await.context("the watch of definitions ended")??;
-                let data = frame.into_data().unwrap_or_default();
+                let Some(frame) = self.stream.frame().await else {
+                    self.resume().await?;
+                    continue;
+                };
+                let data = frame?.into_data().unwrap_or_default();
                 let names = &mut self.names;
-                self.lines.feed(&data, |line| names.extend(established(line)));
+                self.lines.feed(&data, |line| names.extend(established_by(line)));
             }
             anyhow::Ok(())
         };
         timeout(TIMEOUT, all).await.context("definitions are not established in time")?
     }
+
+    /// Lists and watches again, as an informer does: kube-apiserver ends a watch that cannot keep up with its cache.
+    async fn resume(&mut self) -> anyhow::Result<()> {
+        self.client = self.client.another();
+        let (names, stream) = list_and_watch(&mut self.client).await?;
+        self.names.extend(names);
+        (self.stream, self.lines) = (stream, Lines::default());
+        Ok(())
+    }
+}
+
+/// The names of established definitions, and a watch from there.
+async fn list_and_watch(client: &mut Client) -> anyhow::Result<(HashSet<String>, Incoming)> {
+    let (code, list) = client.json(Method::GET, DEFINITIONS, None).await?;
+    ensure!(code == 200, "the list of definitions was answered with {code}");
+    let names = list["items"].as_array().into_iter().flatten().filter_map(established).collect();
+    let revision = list["metadata"]["resourceVersion"].as_str().context("a list without a resourceVersion")?;
+    let path = format!("{DEFINITIONS}?watch=1&resourceVersion={revision}&timeoutSeconds=3600");
+    let response = client.open(Method::GET, &path, None, Bytes::new()).await?;
+    ensure!(response.status().as_u16() == 200, "a watch was answered with {}", response.status());
+    Ok((names, response.into_body()))
 }
 
 /// Creates one definition over an open connection and waits until it is established; how long that took.
@@ -118,9 +137,13 @@ pub async fn until_served(client: &mut Client, collection: &str) -> anyhow::Resu
 }
 
 /// The name of the definition in an event, if it is established.
-fn established(line: &[u8]) -> Option<String> {
+fn established_by(line: &[u8]) -> Option<String> {
     let event: Value = serde_json::from_slice(line).ok()?;
-    let object = &event["object"];
+    established(&event["object"])
+}
+
+/// The name of a definition, if it is established.
+fn established(object: &Value) -> Option<String> {
     let holds = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
     let conditions = object["status"]["conditions"].as_array()?;
     conditions.iter().any(holds).then(|| name_of(object))
@@ -144,8 +167,8 @@ mod tests {
             json!({"type": "MODIFIED", "object": {"metadata": {"name": "a.b"}, "status": {"conditions": conditions}}})
                 .to_string()
         };
-        assert_eq!(established(event("True").as_bytes()).as_deref(), Some("a.b"));
-        assert_eq!(established(event("False").as_bytes()), None);
-        assert_eq!(established(b"{\"type\":\"ADDED\",\"object\":{}}"), None);
+        assert_eq!(established_by(event("True").as_bytes()).as_deref(), Some("a.b"));
+        assert_eq!(established_by(event("False").as_bytes()), None);
+        assert_eq!(established_by(b"{\"type\":\"ADDED\",\"object\":{}}"), None);
     }
 }

@@ -75,6 +75,8 @@ async fn objects(subject: &dyn Subject, plan: &Plan, figures: &mut Figures) -> a
     load::make_namespace(&mut client).await?;
     let mut watch = Established::watch(&running).await?;
     establish_one(&mut client, &mut watch, &manifests::definition()).await?;
+    // kube-apiserver waits for open watches when it is stopped.
+    drop(watch);
     until_served(&mut client, WORKERS).await?;
 
     creates(&running, plan, figures).await?;
