@@ -72,6 +72,12 @@ pub struct Machine {
     pub pods: Mutex<BTreeMap<PodId, PodSlot>>,
 }
 
+/// The IP protocol number of TCP.
+pub(crate) const TCP: u8 = 6;
+/// The IP protocol number of UDP.
+pub(crate) const UDP: u8 = 17;
+const SCTP: u8 = 132;
+
 /// A hostPort: traffic to a port of the node is translated to a port of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPort {
@@ -95,9 +101,9 @@ impl HostPort {
         let ports = pod.items("spec.containers").iter().flat_map(|container| container.items("ports"));
         let wanted = ports.filter_map(|port| {
             let protocol = match port.text("protocol") {
-                "UDP" => 17,
-                "SCTP" => 132,
-                _ => 6,
+                "UDP" => UDP,
+                "SCTP" => SCTP,
+                _ => TCP,
             };
             let at: Option<IpAddr> = port.text("hostIP").parse().ok();
             Some((protocol, number(port, "hostPort")?, at, number(port, "containerPort")?))

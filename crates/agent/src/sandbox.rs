@@ -9,7 +9,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::data_dir::PodDir;
 use crate::environment::ConfigError;
 use crate::files;
-use crate::machine::{HostPort, Machine};
+use crate::machine::{HostPort, Machine, TCP, UDP};
 use crate::names;
 use crate::pool;
 use crate::quantities;
@@ -163,11 +163,16 @@ fn network(machine: &Machine, uid: &str, dir: &PodDir) -> Result<(Vec<IpAddr>, [
 /// Adds or removes the hostPorts of a Pod.
 ///
 /// # Errors
-/// When the rules cannot be written.
+/// When a program of this machine listens on one of them, or the rules cannot be written.
 pub fn sync_host_ports(machine: &Machine, pod: &Value, addresses: &[IpAddr]) -> Result<(), SandboxError> {
     let host_ports = if pod.flag("spec.hostNetwork") { Vec::new() } else { HostPort::of(pod, addresses) };
     let key = (pod.text("metadata.creationTimestamp").to_owned(), pod.text("metadata.uid").to_owned());
     let mut all = machine.host_ports.lock();
+    if !all.contains_key(&key)
+        && let Some(port) = host_ports.iter().find(|port| is_in_use(port))
+    {
+        return Err(SandboxError::HostPort(port.host_port));
+    }
     let before = match host_ports.is_empty() {
         true => all.remove(&key),
         false => all.insert(key, host_ports.clone()),
@@ -177,6 +182,20 @@ pub fn sync_host_ports(machine: &Machine, pod: &Value, addresses: &[IpAddr]) -> 
         return Ok(());
     }
     rules::sync(machine).map_err(failed("writing hostPort rules"))
+}
+
+/// Whether a program of this machine uses a hostPort. The rules would take its connections away: who may create Pods must not receive
+/// those of the API server, of the agent or of sshd.
+fn is_in_use(port: &HostPort) -> bool {
+    let any = if port.to.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let at = SocketAddr::new(port.at.unwrap_or(any), port.host_port);
+    let bound = match port.protocol {
+        TCP => TcpListener::bind(at).map(drop),
+        UDP => UdpSocket::bind(at).map(drop),
+        _ => return false,
+    };
+    // Any other error means that nothing can listen there.
+    bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
 /// The desired bridge of this node.

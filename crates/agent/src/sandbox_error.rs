@@ -26,6 +26,9 @@ pub enum SandboxError {
     /// The task did not finish.
     #[error(transparent)]
     Task(#[from] tokio::task::JoinError),
+    /// A program of this machine listens on a hostPort.
+    #[error("hostPort {0} is used by another program of this node; select another port or stop the program")]
+    HostPort(u16),
     /// A file system or kernel operation failed.
     #[error("{doing}: {source}")]
     Machine {

@@ -48,6 +48,26 @@ fn s18_a_host_port_leads_into_a_pod_from_outside_and_from_the_machine() {
 }
 
 #[test]
+fn s18_a_host_port_does_not_take_the_port_of_a_program_of_the_machine() {
+    let mut machine = Machine::new();
+    let mut greedy = web(8080);
+    // The port of the agent.
+    greedy["ports"] = json!([{"containerPort": 8080, "hostPort": 10250}]);
+    machine.pod("greedy", json!({"containers": [greedy]}));
+    let refused = |event: &Value| {
+        let message = event["message"].as_str().unwrap_or_default();
+        event["reason"] == "FailedCreatePodSandBox" && message.contains("hostPort 10250 is used by another program")
+    };
+    eventually("an Event says why", || {
+        machine.api(|session| session.items("/api/v1/namespaces/default/events")).iter().any(refused)
+    });
+    machine.pod("p", json!({"containers": [script("c", "exec sleep 1000")]}));
+    machine.until_ready("p");
+    assert_eq!(machine.exec("p", "c", "echo reached").trim(), "reached", "the agent has its port");
+    let _ = machine.delete("greedy", "?gracePeriodSeconds=0").success();
+}
+
+#[test]
 fn b08_one_host_port_of_two_addresses_leads_to_two_pods() {
     let mut machine = Machine::new();
     let outside = machine.outside("client");
