@@ -130,7 +130,7 @@ fn s34_programs_of_musl_find_names() {
 }
 
 #[test]
-#[ignore = "needs Go; scripts/test runs it where it is"]
+#[ignore = "compiles a program with Go, which is no package of the tests; ./scripts/test peers runs it"]
 fn s34_programs_of_go_find_names() {
     let home = testbed::folder();
     let (source, program) = (home.path().join("ask.go"), home.path().join("ask"));

@@ -116,7 +116,7 @@ fn handle_of(pid: u32) -> OwnedFd {
 
 /// Not a test: [`killed_tests_leave_no_program_behind`] runs it and kills it.
 #[test]
-#[ignore = "it waits to be killed"]
+#[ignore = "runs as a child process of the test beside it, which kills it"]
 fn waits_to_be_killed() {
     let cluster = Cluster::new();
     let sleeper = cluster.node("n1").pod("web-1").spawn("sleep 1000");

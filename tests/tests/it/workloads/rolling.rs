@@ -78,7 +78,7 @@ fn s05_updates_lose_no_request_with_userspace() {
 
 /// For the machine of [`crate::ipvs`].
 #[test]
-#[ignore = "needs a kernel with IPVS"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn inside() {
     update_under_load("ipvs");
 }

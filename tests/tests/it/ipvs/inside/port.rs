@@ -104,7 +104,7 @@ fn a_trial_finds_what_there_is() {
 }
 
 #[test]
-#[ignore = "needs a dummy device; runs in a virtual machine"]
+#[ignore = "runs inside the virtual machine that the tests of ipvs.rs boot"]
 fn a_device_has_the_addresses_it_was_given() {
     let (_cluster, node) = node();
     node.in_namespace(|| {
