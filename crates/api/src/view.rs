@@ -16,6 +16,7 @@ pub mod condition;
 pub mod endpoint_slice;
 pub mod endpoints;
 mod gateway;
+pub mod gateway_api;
 pub mod labels;
 pub mod lease;
 pub mod lenient;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::StringMap;
-use super::lenient::or_default;
+use super::lenient::{number, or_default};
 
 /// The identity of an object, its labels, its annotations, and whether it is being deleted.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
@@ -24,6 +24,9 @@ pub struct ObjectMeta {
     /// Its annotations.
     #[serde(deserialize_with = "or_default")]
     pub annotations: StringMap,
+    /// Increases with every change of the spec, for kinds that count it.
+    #[serde(deserialize_with = "number")]
+    pub generation: i64,
     /// When it was created, RFC 3339.
     #[serde(deserialize_with = "or_default")]
     pub creation_timestamp: Box<str>,
