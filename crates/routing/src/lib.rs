@@ -10,4 +10,9 @@
 //! ```
 //! No I/O, no clock.
 
+pub mod conditions;
+pub mod hosts;
+pub mod http_table;
 pub mod model;
+mod persistent;
+pub mod table;
