@@ -10,4 +10,13 @@
 //! ```
 //! No I/O, no clock.
 
+pub mod conditions;
+pub mod durations;
+pub mod filters;
+pub mod grpc_table;
+pub mod hosts;
+pub mod http_table;
 pub mod model;
+mod persistent;
+pub mod table;
+pub mod weights;
