@@ -179,7 +179,7 @@ impl Cluster {
         else {
             return;
         };
-        let change = self.cache.apply(&entry, previous.as_ref(), deleted, self.instant);
+        let change = self.cache.apply(&self.store, &entry, previous.as_ref(), deleted, self.instant);
         self.enqueue_affected(&change);
     }
 
@@ -200,11 +200,11 @@ impl Cluster {
 
     /// Simulates a restart: a new cache, and every object is an initial change.
     pub(crate) fn restart(&mut self) {
-        self.cache = Cache::default();
+        self.cache = Cache::new(&self.settings);
         self.pending.clear();
         self.queued.clear();
         let entries: Vec<_> = self.store.entries.values().cloned().collect();
-        let apply = |entry: &Arc<Entry>| self.cache.apply(entry, None, false, self.instant);
+        let apply = |entry: &Arc<Entry>| self.cache.apply(&self.store, entry, None, false, self.instant);
         let mut changes: Vec<Change> = entries.iter().map(apply).collect();
         for change in &mut changes {
             change.initial = true;
