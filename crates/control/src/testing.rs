@@ -236,6 +236,11 @@ impl Cluster {
     /// Advances the clock to when all keys are due that are to be run again later.
     pub(crate) fn wait(&mut self) {
         self.advance(Duration::from_secs(60));
+        self.run_later();
+    }
+
+    /// Queues all keys that are to be run again later.
+    pub(crate) fn run_later(&mut self) {
         self.queued.append(&mut self.later);
     }
 
