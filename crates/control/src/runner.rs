@@ -185,7 +185,8 @@ impl ReconcileLoop {
             }
             FeedEvent::Changed(table, events, known) => {
                 for event in events {
-                    let change = self.cache.apply(&*self.store, &event.entry, event.previous.as_ref(), event.deleted, at);
+                    let change =
+                        self.cache.apply(&*self.store, &event.entry, event.previous.as_ref(), event.deleted, at);
                     self.enqueue_affected(&change, at);
                 }
                 self.known.insert(table, known);

@@ -122,7 +122,11 @@ impl Gateways {
         self.note_report(entry, previous, deleted, at);
         if table_is(entry, tables::GATEWAYS) {
             let service = tables::service_key(&key);
-            if deleted { self.services.remove(&*service) } else { self.services.insert(service, key.clone()) };
+            if deleted {
+                self.services.remove(&*service)
+            } else {
+                self.services.insert(service, key.clone())
+            };
         }
         let now = references::of(&object, &key);
         self.follow(store, &entry.key, now, &mut changes);
@@ -131,13 +135,7 @@ impl Gateways {
     }
 
     /// Follows what an object refers to now, and no longer what only its previous version referred to.
-    fn follow(
-        &mut self,
-        store: &dyn Store,
-        key: &Key,
-        now: BTreeSet<Reference>,
-        changes: &mut Vec<Change>,
-    ) {
+    fn follow(&mut self, store: &dyn Store, key: &Key, now: BTreeSet<Reference>, changes: &mut Vec<Change>) {
         let place = (key.table, key.name.clone());
         let before = self.references.remove(&place).unwrap_or_default();
         for reference in now.difference(&before) {
@@ -168,9 +166,7 @@ impl Gateways {
     fn referenced(&self, reference: &Reference, entry: Option<&Arc<Entry>>) -> Change {
         let key = reference.key.clone();
         match reference.kind {
-            Referenced::Service => {
-                Change::Service(key, entry.map(|entry| Arc::new(read::<Service>(&entry.value))))
-            }
+            Referenced::Service => Change::Service(key, entry.map(|entry| Arc::new(read::<Service>(&entry.value)))),
             Referenced::Secret => Change::Secret(key, entry.map(|entry| self.secret(entry))),
             Referenced::ConfigMap => Change::ConfigMap(key, entry.map(|entry| self.authorities(entry))),
         }

@@ -107,7 +107,8 @@ fn explained<'a>(
         }
         Current::Owned { object, .. } if waits => {
             let Some(why) = service::why_pending(view, object) else { return Cow::Borrowed(state) };
-            let names_one = spec.spec.addresses.iter().any(|address| address.value.as_ref().is_some_and(|value| !value.is_empty()));
+            let names_one =
+                spec.spec.addresses.iter().any(|address| address.value.as_ref().is_some_and(|value| !value.is_empty()));
             (if names_one { "AddressNotUsable" } else { "AddressNotAssigned" }, why)
         }
         _ => return Cow::Borrowed(state),

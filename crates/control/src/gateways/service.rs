@@ -12,7 +12,7 @@ use api::object;
 use api::value::ValueExt as _;
 use api::view::StringMap;
 use api::view::annotations::GATEWAY;
-use api::view::gateway_api::{Gateway, GROUP};
+use api::view::gateway_api::{GROUP, Gateway};
 use routing::model::{GatewayConfig, Transport};
 use serde_json::{Map, Value, json};
 use store::{Entry, Key, Table};
@@ -154,7 +154,8 @@ fn annotations(name: &str, gateway: &Gateway) -> Map<String, Value> {
     annotations.insert(GATEWAY.to_owned(), name.into());
     let is_ip = |kind: Option<&str>| kind.is_none_or(|kind| kind == "IPAddress");
     let addresses = gateway.spec.addresses.iter().filter(|address| is_ip(address.kind.as_deref()));
-    let wanted: Vec<&str> = addresses.filter_map(|address| address.value.as_deref()).filter(|value| !value.is_empty()).collect();
+    let wanted: Vec<&str> =
+        addresses.filter_map(|address| address.value.as_deref()).filter(|value| !value.is_empty()).collect();
     if !wanted.is_empty() {
         annotations.insert(ADDRESSES.to_owned(), wanted.join(",").into());
     }

@@ -30,6 +30,8 @@ mod tests {
         let refused = ServedCertificates.certificate(&secret.expect("a Secret")).expect_err("no certificate");
         assert!(refused.contains("a/b") && refused.contains("Opaque"), "{refused}");
         assert!(ServedCertificates.authorities("").is_err());
-        assert!(ServedCertificates.authorities("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----").is_err());
+        assert!(
+            ServedCertificates.authorities("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----").is_err()
+        );
     }
 }

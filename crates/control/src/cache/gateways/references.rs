@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::view::gateway_api::{
-    BackendRef, CertificateValidation, Filter, Gateway, Listener, ObjectRef, ParentRef,
-};
+use api::view::gateway_api::{BackendRef, CertificateValidation, Filter, Gateway, Listener, ObjectRef, ParentRef};
 use store::{Key, Table};
 
 use crate::objects::gateway_api::{Object, service_key};

@@ -14,7 +14,10 @@ fn ports(service: &Value) -> Vec<String> {
 #[test]
 fn s52_a_gateway_gets_a_service_and_an_address() {
     let mut cluster = cluster();
-    put_gateway(&mut cluster, &[listener("http", 80, "HTTP"), listener("dns", 53, "UDP"), listener("sql", 5432, "TCP")]);
+    put_gateway(
+        &mut cluster,
+        &[listener("http", 80, "HTTP"), listener("dns", 53, "UDP"), listener("sql", 5432, "TCP")],
+    );
     converge(&mut cluster);
     let service = service(&cluster);
     assert_eq!(ports(&service), ["udp-53 53/UDP", "tcp-80 80/TCP", "tcp-5432 5432/TCP"]);
@@ -65,7 +68,8 @@ fn s52_ports_follow_the_listeners_and_the_address_stays() {
     converge(&mut cluster);
     assert_eq!(ports(&service(&cluster)), ["tcp-80 80/TCP", "tcp-8080 8080/TCP"]);
     // While no listener works the Service stays as it is.
-    let tls = json!({"name": "tls", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "missing"}]}});
+    let tls =
+        json!({"name": "tls", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "missing"}]}});
     put_gateway(&mut cluster, &[tls]);
     converge(&mut cluster);
     assert_eq!(ports(&service(&cluster)), ["tcp-80 80/TCP", "tcp-8080 8080/TCP"]);
@@ -163,7 +167,12 @@ fn s52_a_gateway_of_another_class_loses_its_service() {
     let mut cluster = cluster();
     put_gateway(&mut cluster, &[listener("http", 80, "HTTP")]);
     converge(&mut cluster);
-    put(&mut cluster, GATEWAYS, "public", json!({"gatewayClassName": "other", "listeners": [listener("http", 80, "HTTP")]}));
+    put(
+        &mut cluster,
+        GATEWAYS,
+        "public",
+        json!({"gatewayClassName": "other", "listeners": [listener("http", 80, "HTTP")]}),
+    );
     converge(&mut cluster);
     assert!(cluster.get(service::TABLE, SERVICE).is_none());
 }

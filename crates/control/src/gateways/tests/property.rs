@@ -8,16 +8,40 @@ use crate::testing::service as backend;
 /// A step of a test run.
 #[derive(Clone, Debug)]
 enum Step {
-    Gateway { number: usize, listeners: Vec<usize>, class: bool },
-    DeleteGateway { number: usize },
-    Route { number: usize, kind: usize, gateway: usize, section: Option<usize>, backend: usize },
-    DeleteRoute { number: usize, kind: usize },
-    Backend { number: usize, exists: bool },
-    Secret { good: Option<bool> },
+    Gateway {
+        number: usize,
+        listeners: Vec<usize>,
+        class: bool,
+    },
+    DeleteGateway {
+        number: usize,
+    },
+    Route {
+        number: usize,
+        kind: usize,
+        gateway: usize,
+        section: Option<usize>,
+        backend: usize,
+    },
+    DeleteRoute {
+        number: usize,
+        kind: usize,
+    },
+    Backend {
+        number: usize,
+        exists: bool,
+    },
+    Secret {
+        good: Option<bool>,
+    },
     /// Delivers a change of one table.
-    Deliver { pick: usize },
+    Deliver {
+        pick: usize,
+    },
     /// Reconciles one of the queued keys.
-    Run { pick: usize },
+    Run {
+        pick: usize,
+    },
     Wait,
     Restart,
 }
@@ -26,9 +50,8 @@ fn step() -> impl Strategy<Value = Step> {
     let gateway = (0..2usize, prop::collection::btree_set(0..5usize, 1..4), prop::bool::weighted(0.8)).prop_map(
         |(number, listeners, class)| Step::Gateway { number, listeners: listeners.into_iter().collect(), class },
     );
-    let route = (0..4usize, 0..5usize, 0..2usize, prop::option::of(0..5usize), 0..2usize).prop_map(
-        |(number, kind, gateway, section, backend)| Step::Route { number, kind, gateway, section, backend },
-    );
+    let route = (0..4usize, 0..5usize, 0..2usize, prop::option::of(0..5usize), 0..2usize)
+        .prop_map(|(number, kind, gateway, section, backend)| Step::Route { number, kind, gateway, section, backend });
     prop_oneof![
         3 => gateway,
         1 => (0..2usize).prop_map(|number| Step::DeleteGateway { number }),
@@ -80,7 +103,8 @@ fn happen(cluster: &mut Cluster, step: &Step) {
         Step::Secret { good: Some(good) } => {
             let text = if *good { "good" } else { "bad" };
             let metadata = json!({"name": "cert", "namespace": "default"});
-            cluster.put("secrets", json!({"metadata": metadata, "type": "kubernetes.io/tls", "data": {"tls.crt": text}}));
+            cluster
+                .put("secrets", json!({"metadata": metadata, "type": "kubernetes.io/tls", "data": {"tls.crt": text}}));
         }
         Step::Deliver { pick } => {
             let tables = cluster.undelivered();

@@ -60,9 +60,8 @@ fn s52_backends_are_found_when_they_are_made() {
     put_gateway(&mut cluster, &[listener("http", 80, "HTTP")]);
     put_route(&mut cluster, "r");
     converge(&mut cluster);
-    let parent = |cluster: &Cluster| {
-        cluster.get(HTTP_ROUTES, "default/r").expect("a route").items("status.parents")[0].clone()
-    };
+    let parent =
+        |cluster: &Cluster| cluster.get(HTTP_ROUTES, "default/r").expect("a route").items("status.parents")[0].clone();
     assert_condition(&parent(&cluster), "ResolvedRefs=False/BackendNotFound");
     cluster.put(service::TABLE, backend("web", "web"));
     converge(&mut cluster);

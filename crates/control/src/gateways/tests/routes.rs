@@ -13,8 +13,7 @@ fn s52_routes_of_all_kinds_are_accepted_and_counted() {
     let mut cluster = cluster();
     cluster.put(service::TABLE, backend("web", "web"));
     let tls = json!({"name": "tls", "port": 443, "protocol": "TLS", "tls": {"mode": "Passthrough"}});
-    let listeners =
-        [listener("http", 80, "HTTP"), tls, listener("tcp", 5432, "TCP"), listener("udp", 53, "UDP")];
+    let listeners = [listener("http", 80, "HTTP"), tls, listener("tcp", 5432, "TCP"), listener("udp", 53, "UDP")];
     put_gateway(&mut cluster, &listeners);
     let rules = json!([{"backendRefs": [{"name": "web", "port": 80}]}]);
     for (index, (table, _)) in ROUTES.into_iter().enumerate() {
