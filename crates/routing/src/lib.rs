@@ -10,6 +10,14 @@
 //! ```
 //! No I/O, no clock.
 
+mod attach;
+pub mod classes;
 pub mod cluster;
+mod gateways;
+mod hostnames;
+mod listeners;
 pub mod model;
+mod policies;
+mod references;
+mod rules;
 pub mod status;
