@@ -64,7 +64,7 @@ fn reconcile(view: &View<'_>, key: &str) -> Outcome {
     let config = gateways.cluster().config(key);
     let service = service::write(key, &spec, config.as_deref(), &current);
     let mut transactions: Vec<Vec<Write>> = service.into_iter().map(|write| vec![write]).collect();
-    let state = explained(view, key, &spec, state, &current);
+    let state = explained(view, key, state, &current);
     let mut requeue_after = None;
     if let Some(status) = status::gateway(gateway.status(), &state, &view.now_text()) {
         let wait = gateways.wait(Table::named(GATEWAYS), key, view.instant);
@@ -91,14 +91,8 @@ pub(super) fn is_only_counts(before: &Value, after: &Value) -> bool {
 }
 
 /// The state with the reason why the Gateway has no address, which the load balancer of its Service knows.
-fn explained<'a>(
-    view: &View<'_>,
-    key: &str,
-    spec: &Gateway,
-    state: &'a GatewayState,
-    current: &Current,
-) -> Cow<'a, GatewayState> {
-    let waits = state.accepted.holds() && !state.programmed.holds();
+fn explained<'a>(view: &View<'_>, key: &str, state: &'a GatewayState, current: &Current) -> Cow<'a, GatewayState> {
+    let waits = ["AddressNotAssigned", "AddressNotUsable"].contains(&state.programmed.reason);
     let (reason, message) = match current {
         Current::Foreign(name) => {
             let (namespace, _) = crate::objects::split(key);
@@ -107,9 +101,7 @@ fn explained<'a>(
         }
         Current::Owned { object, .. } if waits => {
             let Some(why) = service::why_pending(view, object) else { return Cow::Borrowed(state) };
-            let names_one =
-                spec.spec.addresses.iter().any(|address| address.value.as_ref().is_some_and(|value| !value.is_empty()));
-            (if names_one { "AddressNotUsable" } else { "AddressNotAssigned" }, why)
+            (state.programmed.reason, why)
         }
         _ => return Cow::Borrowed(state),
     };
