@@ -71,8 +71,7 @@ fn gateway_state() -> GatewayState {
 
 #[test]
 fn a_rendered_status_is_not_written_again() {
-    let class_state =
-        ClassState { generation: 1, accepted: good(), supported_version: good(), is_used: false };
+    let class_state = ClassState { generation: 1, accepted: good(), supported_version: good(), is_used: false };
     let written = class(&Value::Null, &class_state, EARLIER).expect("the first status");
     assert_eq!(class(&written, &class_state, NOW), None);
     let written = gateway(&Value::Null, &gateway_state(), EARLIER).expect("the first status");
@@ -147,7 +146,8 @@ fn foreign_parents_stay_in_place_and_stale_ones_of_ours_are_removed() {
         "parentRef": { "name": "b", "sectionName": "web" }, "controllerName": CONTROLLER,
         "conditions": [condition("Accepted", "True", 1, EARLIER)] }] });
     let status = route(&stored, &route_state(1, &["a", "b"]), NOW).expect("a change");
-    let names: Vec<_> = status["parents"].as_array().into_iter().flatten().map(|p| p["parentRef"]["name"].clone()).collect();
+    let names: Vec<_> =
+        status["parents"].as_array().into_iter().flatten().map(|p| p["parentRef"]["name"].clone()).collect();
     assert_eq!(names, ["a", "b", "a"]);
     assert_eq!(status["parents"][0], foreign);
     assert_eq!(status["parents"][1]["conditions"][0], condition("Accepted", "True", 1, EARLIER), "the time is kept");
