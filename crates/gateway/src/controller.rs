@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub(crate) addresses: watch::Receiver<Arc<[IpAddr]>>,
     pub(crate) limits: Limits,
     pub(crate) workers: Arc<Workers>,
-    pub(crate) upstream_tls: UpstreamTls,
+    pub(crate) upstream_tls: Arc<UpstreamTls>,
     events: EventSink,
     redirects: watch::Sender<Arc<BTreeSet<Redirect>>>,
     /// Port configurations that may have open connections.
@@ -139,7 +139,7 @@ impl Gateway {
             addresses,
             limits: settings.limits,
             workers: Arc::new(Workers::new()),
-            upstream_tls: UpstreamTls::new()?,
+            upstream_tls: Arc::new(UpstreamTls::new()?),
             events: settings.events,
             redirects: watch::Sender::default(),
             port_configs: Mutex::default(),

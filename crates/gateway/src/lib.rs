@@ -21,6 +21,7 @@ pub mod certificates;
 mod controller;
 pub mod endpoints;
 mod error_pages;
+mod forward;
 pub mod headers;
 pub mod http1;
 mod http_proxy;

@@ -153,7 +153,7 @@ impl ServiceWorker {
         let is_served = spec.refused.is_none() && !vips.is_empty();
         let ports = if is_served { &spec.ports[..] } else { &[] };
         self.ports.retain(|_, served| {
-            let stays = ports.contains(&served.port_config.port);
+            let stays = served.port_config.service_port().is_some_and(|known| ports.contains(&known.port));
             if !stays {
                 served.port_config.close();
             }
@@ -164,18 +164,16 @@ impl ServiceWorker {
             let port_config = match self.ports.get(&port.number) {
                 Some(served) => Arc::clone(&served.port_config),
                 None => {
-                    let made = PortConfig::new(
+                    let made = PortConfig::of_service(
                         &self.key,
                         port.clone(),
                         self.shared.limits,
                         &self.certificate,
                         &self.shared.upstream_tls,
+                        self.shared.metrics.for_service(&self.key),
                     );
                     match made {
-                        Ok(mut port_config) => {
-                            port_config.metrics = self.shared.metrics.for_service(&self.key);
-                            self.shared.register(port_config)
-                        }
+                        Ok(port_config) => self.shared.register(port_config),
                         Err(error) => {
                             notices.push(("ListenerFailed", format!("port {}: {error}", port.number)));
                             continue;
@@ -184,8 +182,9 @@ impl ServiceWorker {
                 }
             };
             let found = endpoints::select(&self.slices.values(), &port.name, &service.spec.ip_families, only_node);
-            let updated = port_config.backends.load().updated(&found, self.shared.workers.count());
-            port_config.backends.store(Arc::new(updated));
+            if let Some(port) = port_config.service_port() {
+                port.upstream.update(&found, self.shared.workers.count());
+            }
             port_config.sources.store(Arc::new(SourceRanges::of(&service.spec.load_balancer_source_ranges)));
             let served = self.ports.entry(port.number).or_insert_with(|| Served { port_config, listeners: Vec::new() });
             notices.extend(open_listeners(served, &vips, &self.shared));
@@ -237,7 +236,7 @@ impl ServiceWorker {
         let redirects = self.ports.values().flat_map(|served| {
             let redirect = |listener: &Listener| Redirect {
                 service: Arc::clone(&self.key),
-                port: Arc::clone(&served.port_config.port.name),
+                port: served.port_config.service_port().map(|known| Arc::clone(&known.port.name)).unwrap_or_default(),
                 listener: listener.address,
             };
             served.listeners.iter().map(redirect)
@@ -248,9 +247,8 @@ impl ServiceWorker {
     fn sweep(&self) {
         let Some(before) = Instant::now().checked_sub(self.shared.limits.pool_idle) else { return };
         for served in self.ports.values() {
-            let backends = served.port_config.backends.load();
-            for idle in backends.all().iter().flat_map(|endpoint| &endpoint.idle) {
-                idle.lock().sweep(before);
+            if let Some(port) = served.port_config.service_port() {
+                port.upstream.sweep(before);
             }
         }
     }
@@ -288,7 +286,7 @@ fn open_listeners(served: &mut Served, vips: &[IpAddr], shared: &Shared) -> Vec<
         match opened {
             Some(listener) => listeners.push(listener),
             None => {
-                let (port, family) = (served.port_config.port.number, if is_v4 { "IPv4" } else { "IPv6" });
+                let (port, family) = (served.port_config.number, if is_v4 { "IPv4" } else { "IPv6" });
                 problems
                     .push(("ListenerFailed", format!("cannot listen for port {port} on {family} on this node: {why}")));
             }
