@@ -10,4 +10,6 @@
 //! ```
 //! No I/O, no clock.
 
+pub mod cluster;
 pub mod model;
+pub mod status;
