@@ -21,6 +21,7 @@ pub mod disruption;
 pub mod endpoints;
 pub mod endpointslice;
 pub mod garbage;
+pub mod gateway_api;
 pub mod load_balancer;
 pub mod mirroring;
 pub mod namespaces;

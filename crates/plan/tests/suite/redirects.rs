@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::ip::Family;
-use api::view::annotations::{BACKEND_PROTOCOL, SSL_CERT, SSL_PORTS};
+use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY, SSL_CERT, SSL_PORTS};
 use plan::oracle::{Outcome, RejectReason};
 use plan::{Protocol, Redirect, Role, Update};
 use serde_json::{Value, json};
@@ -73,6 +73,19 @@ fn other_frontends_and_other_ports_lead_to_pods() {
     assert_eq!(udp, &[ip(VIP)], "only TCP uses the gateway");
     let health: Vec<_> = world.0.plan().health.values().map(|health| (health.port, health.local_ready)).collect();
     assert_eq!(health, [(31_000, 1)], "the listener is no endpoint of the Service");
+}
+
+#[test]
+fn all_ports_of_the_service_of_a_gateway_are_redirected() {
+    let mut world = World::new();
+    world.say(web(&json!({GATEWAY: "public"})));
+    for key in ["default/web:https/TCP", "default/web:http/TCP", "default/web:quic/UDP"] {
+        assert!(world.find(key, Family::V4).expect("planned").lb_ips.is_empty(), "{key}");
+        let redirected = world.find(&format!("{key} at the gateway"), Family::V4).expect("planned");
+        assert_eq!(redirected.lb_ips, [ip(VIP)], "{key}");
+    }
+    let outcome = world.judge(STRANGER, VIP, 80);
+    assert!(matches!(outcome, Outcome::Refuse(RejectReason::NoEndpoints(_))), "{outcome:?}");
 }
 
 #[test]

@@ -161,6 +161,10 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
     }
     // Before requests are accepted: without roles no user may do anything.
     control::bootstrap::run(&*store, &ranges, advertised).await.context("creating the first objects")?;
+    if let Some(channel) = arguments.gateway_api.channel() {
+        let installed = control::gateway_api::install(&*store, channel, Timestamp::now()).await;
+        installed.context("installing the kinds of the Gateway API")?;
+    }
     let (readiness, dynamic) = (server.readiness(), server.dynamic_admission());
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let serving = tokio::spawn(server.run(async {
