@@ -22,6 +22,7 @@ use crate::annotations::{HINT, gateway_spec};
 use crate::limits::Limits;
 use crate::metrics::GatewayMetrics;
 use crate::objects::parse;
+use crate::routes;
 use crate::port_config::PortConfig;
 use crate::service_worker::ServiceWorker;
 use crate::tls::UpstreamTls;
@@ -147,6 +148,7 @@ impl Gateway {
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(watch_node(node, settings.addresses, address_sender));
+        tasks.spawn(routes::run(Arc::clone(&source), Arc::clone(&shared)));
         tasks.spawn(watch_services(services, source, Arc::clone(&shared)));
         Ok(Self { shared, tasks })
     }

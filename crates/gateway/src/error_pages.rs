@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::ResponseBody;
 use crate::headers::Rejection;
@@ -75,11 +75,22 @@ pub(crate) fn request_timeout() -> Response<ResponseBody> {
     rejected(Rejection { status: StatusCode::REQUEST_TIMEOUT, why })
 }
 
+/// The answer to a gRPC call that failed, with its status.
+pub(crate) fn grpc(status: u8, message: &'static str) -> Response<ResponseBody> {
+    let mut answer = Response::new(ResponseBody::Text(None));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(HeaderName::from_static("grpc-status"), HeaderValue::from(u16::from(status)));
+    headers.insert(HeaderName::from_static("grpc-message"), HeaderValue::from_static(message));
+    answer
+}
+
 fn parts(upstream: &Upstream) -> (&str, &str) {
     upstream.service.split_once('/').unwrap_or(("", &upstream.service))
 }
 
-fn page(status: StatusCode, text: &str) -> Response<ResponseBody> {
+/// A page with this text.
+pub(crate) fn page(status: StatusCode, text: &str) -> Response<ResponseBody> {
     let mut answer = Response::new(ResponseBody::Text(Some(Bytes::from(format!("{text}\n")))));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();

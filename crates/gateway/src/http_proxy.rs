@@ -18,6 +18,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use routing::model::ListenerId;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -27,6 +28,7 @@ use crate::forward::{Exchange, Policy, forward};
 use crate::headers::{self, Client, UpstreamProtocol};
 use crate::idle_timeout::IdleTimeout;
 use crate::port_config::{PortConfig, ServicePort, Serving, until_closing};
+use crate::routes;
 use crate::stall::MonitoredStream;
 use crate::upstream::Upstream;
 
@@ -41,6 +43,8 @@ pub(crate) struct ClientConnection {
     pub(crate) worker: usize,
     pub(crate) client: Client,
     pub(crate) idle_timeout: IdleTimeout,
+    /// The HTTPS listener that the server name has chosen, at a Gateway.
+    pub(crate) listener: Option<ListenerId>,
     requests: AtomicU64,
 }
 
@@ -55,7 +59,14 @@ impl ClientConnection {
         let ip = HeaderValue::from_str(&peer.ip().to_canonical().to_string());
         // The text of an IP address is a valid header value.
         let client = Client { ip: ip.unwrap_or_else(|_| HeaderValue::from_static("unknown")), port, proto };
-        Self { port_config, worker, client, idle_timeout: IdleTimeout::default(), requests: AtomicU64::new(0) }
+        let (idle_timeout, requests) = (IdleTimeout::default(), AtomicU64::new(0));
+        Self { port_config, worker, client, idle_timeout, listener: None, requests }
+    }
+
+    /// Sets the HTTPS listener that the server name has chosen.
+    pub(crate) fn at(mut self, listener: ListenerId) -> Self {
+        self.listener = Some(listener);
+        self
     }
 }
 
@@ -169,6 +180,7 @@ async fn answer(client: &Arc<ClientConnection>, request: Request<Incoming>) -> R
     let request = ClientRequest { parts, body, wanted: wanted.filter(|_| upgrade.is_some()), upgrade };
     match &client.port_config.serving {
         Serving::Service(port) => by_service(client, port, request).await,
+        Serving::Routes(port) => routes::answer(client, port, request).await,
     }
 }
 

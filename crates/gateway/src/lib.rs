@@ -31,6 +31,7 @@ mod listener;
 mod metrics;
 mod objects;
 mod port_config;
+mod routes;
 mod serve;
 mod service_worker;
 pub mod source_ranges;

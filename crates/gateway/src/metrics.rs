@@ -1,7 +1,9 @@
-//! Metrics per Service: responses by status class, connections, failures.
+//! Metrics per Service: responses by status class, connections, failures. Those of Gateways are in [`routing`].
 //!
 //! In: one relaxed atomic addition per event. Out: a [`prometheus_client`] collector. Label values are bounded: metrics
 //! of a deleted Service are removed, and beyond [`MAX_SERVICES`] Services the rest is counted as one.
+
+mod routing;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,12 +16,14 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+pub(crate) use routing::{ListenerMetrics, RouteMetrics, RoutingMetrics};
+
 /// Number of Services with their own metrics.
 const MAX_SERVICES: usize = 500;
 /// Label value of all others; not a valid Service key.
 const OTHER: &str = "other";
 /// Status classes.
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+pub(crate) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Selects a counter.
 type Select = fn(&ServiceMetrics) -> &AtomicU64;
@@ -59,27 +63,38 @@ impl ServiceMetrics {
     }
 }
 
-/// Metrics of all Services. Clones share state.
+/// All metrics. Clones share state.
 #[derive(Clone, Debug, Default)]
-pub struct GatewayMetrics(Arc<Mutex<BTreeMap<Box<str>, Arc<ServiceMetrics>>>>);
+pub struct GatewayMetrics {
+    services: Services,
+    routes: RoutingMetrics,
+}
+
+/// Metrics of Services, by key.
+type Services = Arc<Mutex<BTreeMap<Box<str>, Arc<ServiceMetrics>>>>;
 
 impl GatewayMetrics {
+    /// Metrics of Gateways, their routes and backends.
+    pub(crate) const fn routing(&self) -> &RoutingMetrics {
+        &self.routes
+    }
+
     /// Metrics of a Service.
     pub(crate) fn for_service(&self, service: &str) -> Arc<ServiceMetrics> {
-        let mut all = self.0.lock();
+        let mut all = self.services.lock();
         let name = if all.len() < MAX_SERVICES || all.contains_key(service) { service } else { OTHER };
         Arc::clone(all.entry(name.into()).or_default())
     }
 
     /// Removes the metrics of a deleted Service.
     pub(crate) fn remove(&self, service: &str) {
-        self.0.lock().remove(service);
+        self.services.lock().remove(service);
     }
 }
 
 impl Collector for GatewayMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let all = self.0.lock();
+        let all = self.services.lock();
         let mut family = encoder.encode_descriptor(
             "waypost_gateway_requests",
             "Requests answered, by Service and status class",
@@ -116,7 +131,8 @@ impl Collector for GatewayMetrics {
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
             }
         }
-        Ok(())
+        drop(all);
+        self.routes.encode(&mut encoder)
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::annotations::{BackendProtocol, ClientProtocol, Port};
 use crate::limits::Limits;
 use crate::metrics::ServiceMetrics;
+use crate::routes::RoutedPort;
 use crate::source_ranges::SourceRanges;
 use crate::tls::{Certificate, UpstreamTls, server_config};
 use crate::upstream::Upstream;
@@ -38,6 +39,8 @@ pub(crate) struct PortConfig {
 pub(crate) enum Serving {
     /// The pods of a Service, as its annotations say.
     Service(Box<ServicePort>),
+    /// The backends of routes.
+    Routes(Box<RoutedPort>),
 }
 
 /// Port of a Service with annotations.
@@ -110,6 +113,7 @@ impl PortConfig {
     pub(crate) fn service_port(&self) -> Option<&ServicePort> {
         match &self.serving {
             Serving::Service(port) => Some(port),
+            Serving::Routes(_) => None,
         }
     }
 

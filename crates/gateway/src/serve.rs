@@ -13,6 +13,7 @@ use tokio_rustls::server::TlsStream;
 use crate::annotations::Mode;
 use crate::http_proxy::{self, ClientConnection};
 use crate::port_config::{ConnectionGuard, PortConfig, ServicePort, Serving, until_closing};
+use crate::routes;
 use crate::tcp_proxy::{self, proxy_header};
 use crate::tls::is_h2;
 use crate::workers::WorkerLoad;
@@ -38,6 +39,7 @@ pub(crate) async fn serve(connection: AcceptedConnection, worker: usize) {
     }
     match &guard.serving {
         Serving::Service(port) => by_service(stream, peer, &guard, port, worker).await,
+        Serving::Routes(port) => routes::serve(stream, peer, &guard, port, worker).await,
     }
 }
 

@@ -4,6 +4,9 @@
 //! not verified, as with the load balancers that define these annotations; TLS towards pods only protects against
 //! passive eavesdropping.
 
+pub(crate) mod backend;
+pub(crate) mod frontend;
+
 use std::fmt;
 use std::sync::Arc;
 

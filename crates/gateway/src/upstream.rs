@@ -68,6 +68,14 @@ impl Upstream {
         self.backends.store(Arc::new(updated));
     }
 
+    /// Closes idle connections, and lets no request join an open HTTP/2 connection.
+    pub(crate) fn close_idle(&self) {
+        let backends = self.backends.load();
+        for idle in backends.all().iter().flat_map(|endpoint| &endpoint.idle) {
+            *idle.lock() = IdleConnections::default();
+        }
+    }
+
     /// Closes connections that are idle since before `before`.
     pub(crate) fn sweep(&self, before: Instant) {
         let backends = self.backends.load();
