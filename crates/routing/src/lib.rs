@@ -11,5 +11,10 @@
 //! No I/O, no clock.
 
 pub mod cluster;
+pub mod conditions;
+pub mod hosts;
+pub mod http_table;
 pub mod model;
+mod persistent;
 pub mod status;
+pub mod table;
