@@ -14,7 +14,7 @@ pub(super) fn of_gateway(gateway: &Gateway) -> Vec<Reference> {
     let own = &gateway.metadata.namespace;
     let tls = &gateway.spec.tls;
     let mut all = of_listeners(&gateway.spec.listeners, own);
-    let client = tls.backend.as_ref().and_then(|backend| backend.client_certificate_ref.as_ref());
+    let client = tls.backend.client_certificate_ref.as_ref();
     all.extend(client.map(|secret| reference(Topic::Secret, secret, own)));
     if let Some(frontend) = &tls.frontend {
         let ports = frontend.per_port.iter().map(|port| &port.tls);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use routing::filters::{Filters, MirrorShare};
-use routing::model::{self, Backend, RouteId, Rule, StreamRule, Target};
+use routing::model::{self, Backend, Rule, StreamRule, Target};
 use routing::weights::Rotation;
 
 use crate::forward::{Policy, Retry};
@@ -51,7 +51,6 @@ pub(crate) struct Mirror {
 
 /// A rule of a TLSRoute, a TCPRoute or a UDPRoute.
 pub(crate) struct CompiledStream {
-    pub(crate) route: RouteId,
     rotation: Rotation,
     upstreams: Vec<Option<Arc<Upstream>>>,
     pub(crate) metrics: Arc<RouteMetrics>,
@@ -140,7 +139,7 @@ impl CompiledStream {
     ) -> Self {
         let weights: Vec<u32> = rule.backends.iter().map(|backend| backend.weight).collect();
         let upstreams = rule.backends.iter().map(|backend| &backend.target).map(upstream).collect();
-        Self { route: rule.route.clone(), rotation: Rotation::new(&weights), upstreams, metrics }
+        Self { rotation: Rotation::new(&weights), upstreams, metrics }
     }
 
     /// The upstream of the next connection or flow.
