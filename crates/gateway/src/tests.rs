@@ -109,7 +109,7 @@ impl TestPort {
     }
 }
 
-fn rest_of(mut stream: TcpStream) -> String {
+pub(crate) fn rest_of(mut stream: TcpStream) -> String {
     let mut all = Vec::new();
     // A reset is treated as end of stream.
     let _ = stream.read_to_end(&mut all);
@@ -117,7 +117,7 @@ fn rest_of(mut stream: TcpStream) -> String {
 }
 
 /// Next response on a connection: head and body with Content-Length.
-fn next_answer(stream: &mut TcpStream) -> (String, String) {
+pub(crate) fn next_answer(stream: &mut TcpStream) -> (String, String) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -135,7 +135,7 @@ fn next_answer(stream: &mut TcpStream) -> (String, String) {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < TIMEOUT, "{what}");
