@@ -12,9 +12,13 @@
 
 pub mod cluster;
 pub mod conditions;
+pub mod durations;
+pub mod filters;
+pub mod grpc_table;
 pub mod hosts;
 pub mod http_table;
 pub mod model;
 mod persistent;
 pub mod status;
 pub mod table;
+pub mod weights;
