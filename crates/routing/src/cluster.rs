@@ -4,9 +4,18 @@
 //! Routes whose parent is a Service (mesh) are not handled yet: such a parentRef is ignored.
 
 mod change;
+mod graph;
+mod group;
+mod ingest;
+pub(crate) mod objects;
+mod routes;
 mod state;
+mod update;
 
-use std::collections::BTreeMap;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use change::{CaState, Change, SecretState, Touched};
@@ -15,7 +24,16 @@ pub use state::{
     Verdict,
 };
 
+pub(crate) use graph::{Owner, Reader};
+
+use crate::attach::ParentView;
+use crate::listeners::validity::Listeners;
 use crate::model::{GatewayConfig, ListenerId, RouteId};
+use crate::policies::PolicyVerdict;
+use graph::{Graph, Node};
+use group::{Group, SetEntry};
+use objects::{Map, Objects};
+use routes::RouteEntry;
 
 /// Settings of a [`Cluster`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,34 +54,44 @@ pub const BUNDLE_VERSION: &str = "v1.7.0";
 /// Objects, and everything that is derived from them.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
+    options: Options,
+    objects: Objects,
+    graph: Graph,
+    /// What has to be derived again.
+    dirty: BTreeSet<Node>,
     classes: BTreeMap<Arc<str>, ClassState>,
-    gateways: BTreeMap<Arc<str>, GatewayState>,
-    sets: BTreeMap<Arc<str>, ListenerSetState>,
-    routes: BTreeMap<RouteId, RouteState>,
-    policies: BTreeMap<Arc<str>, PolicyState>,
-    configs: BTreeMap<Arc<str>, Arc<GatewayConfig>>,
-    attached: BTreeMap<ListenerId, BTreeMap<RouteId, Arc<[Arc<str>]>>>,
+    listeners: Map<Owner, Arc<Listeners>>,
+    groups: BTreeMap<Arc<str>, Group>,
+    sets: Map<Arc<str>, SetEntry>,
+    parents: Map<Owner, Arc<ParentView>>,
+    verdicts: Map<Arc<str>, Arc<PolicyVerdict>>,
+    routes: Map<RouteId, RouteEntry>,
+    /// The routes of each listener, with the hostnames that intersect.
+    attached: Map<ListenerId, BTreeMap<RouteId, Arc<[Arc<str>]>>>,
+    /// The Gateways from which a Service is reached, each with the number of routes that do.
+    reach: Map<Arc<str>, BTreeMap<Arc<str>, usize>>,
+    policies: Map<Arc<str>, PolicyState>,
 }
 
 impl Cluster {
     /// An empty cluster.
     #[must_use]
-    pub fn new(_options: Options) -> Self {
-        Self::default()
+    pub fn new(options: Options) -> Self {
+        Self { options, ..Self::default() }
     }
 
     /// Applies a change. What differs afterwards is returned.
-    pub fn apply(&mut self, _change: Change) -> Touched {
-        Touched::default()
+    pub fn apply(&mut self, change: Change) -> Touched {
+        self.ingest(change);
+        self.propagate()
     }
 
     /// Applies changes as one: states in between are never derived. Faster than one by one for a first list.
     pub fn apply_all(&mut self, changes: impl IntoIterator<Item = Change>) -> Touched {
-        let mut touched = Touched::default();
         for change in changes {
-            touched.extend(self.apply(change));
+            self.ingest(change);
         }
-        touched
+        self.propagate()
     }
 
     /// The state of a GatewayClass; none unless it is ours.
@@ -75,19 +103,19 @@ impl Cluster {
     /// The state of a Gateway; none unless its class is ours.
     #[must_use]
     pub fn gateway(&self, key: &str) -> Option<&GatewayState> {
-        self.gateways.get(key)
+        self.groups.get(key).map(|group| &group.gateway.state)
     }
 
     /// The state of a ListenerSet; none unless its Gateway is ours.
     #[must_use]
     pub fn listener_set(&self, key: &str) -> Option<&ListenerSetState> {
-        self.sets.get(key)
+        self.sets.get(key).map(|entry| &entry.member.state)
     }
 
     /// The state of a route; every route that exists has one.
     #[must_use]
     pub fn route(&self, id: &RouteId) -> Option<&RouteState> {
-        self.routes.get(id)
+        self.routes.get(id).map(|entry| &entry.state)
     }
 
     /// The state of a BackendTLSPolicy; every policy that exists has one.
@@ -99,19 +127,19 @@ impl Cluster {
     /// The programmed listeners of a Gateway; none unless it is ours and accepted.
     #[must_use]
     pub fn config(&self, gateway: &str) -> Option<Arc<GatewayConfig>> {
-        self.configs.get(gateway).cloned()
+        self.groups.get(gateway)?.config.clone()
     }
 
     /// The configurations of all Gateways.
     pub fn configs(&self) -> impl Iterator<Item = &Arc<GatewayConfig>> {
-        self.configs.values()
+        self.groups.values().filter_map(|group| group.config.as_ref())
     }
 
     /// The routes that are attached to a listener, each with those of its hostnames that intersect with that of the
     /// listener (none: all hosts), whatever the state of the listener is.
     pub fn attached(&self, listener: &ListenerId) -> impl Iterator<Item = (&RouteId, &RouteState, &[Arc<str>])> {
         let routes = self.attached.get(listener).into_iter().flatten();
-        routes.filter_map(|(id, hostnames)| Some((id, self.routes.get(id)?, &**hostnames)))
+        routes.filter_map(|(id, hostnames)| Some((id, &self.routes.get(id)?.state, &**hostnames)))
     }
 }
 

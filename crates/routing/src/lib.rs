@@ -10,15 +10,23 @@
 //! ```
 //! No I/O, no clock.
 
+mod attach;
+pub mod classes;
 pub mod cluster;
 pub mod conditions;
 pub mod durations;
 pub mod filters;
+mod gateways;
 pub mod grpc_table;
+mod hostnames;
 pub mod hosts;
 pub mod http_table;
+mod listeners;
 pub mod model;
 mod persistent;
+mod policies;
+mod references;
+mod rules;
 pub mod status;
 pub mod table;
 pub mod weights;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use http::header::{HOST, ORIGIN};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
-use routing::filters::Filters;
+use routing::filters::{Filters, RedirectRequest};
 use routing::hosts::{HostMap, host_of};
 use routing::http_table::RequestView;
 use routing::model::ListenerProtocol;
@@ -130,8 +130,7 @@ async fn apply(client: &Arc<ClientConnection>, found: &Found, mut request: Clien
             let filters = [&rule.filters, &backend.filters];
             filters.iter().for_each(|filters| rewrite(filters, &mut request, prefix.as_deref()));
             let modify = |headers: &mut http::HeaderMap| filters.iter().for_each(|one| one.modify_request(headers));
-            let receivers = rule.mirrors.iter().chain(&backend.mirrors).filter_map(mirror::Receiver::of).collect();
-            let copies = mirror::Copies::of(receivers, &request.parts);
+            let copies = mirror::Copies::of(rule.receivers(backend), &request.parts);
             let idle = client.port_config.idle();
             let is_h2 = request.is_h2(upstream);
             let ClientRequest { mut parts, body, wanted, upgrade } = request;
@@ -185,8 +184,14 @@ fn own_answer(
         Some(authority) => authority.as_str(),
         None => parts.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default(),
     };
-    let target = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let (status, location) = redirect.location(scheme, &host_of(host), target, listener.config.port, prefix);
+    let (status, location) = redirect.location(&RedirectRequest {
+        scheme,
+        host: &host_of(host),
+        path: parts.uri.path(),
+        query: parts.uri.query(),
+        listener_port: listener.config.port,
+        prefix,
+    });
     let mut answer = Response::new(ResponseBody::Text(None));
     *answer.status_mut() = status;
     answer.headers_mut().insert(http::header::LOCATION, location);

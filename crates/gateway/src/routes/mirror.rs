@@ -14,7 +14,6 @@ use http::{HeaderMap, Request, Version};
 use http_body::Body as _;
 use tokio::time::timeout;
 
-use super::rule::Mirror;
 use crate::body::RequestBody;
 use crate::forward::{Exchange, Policy, forward};
 use crate::headers::{self, UpstreamProtocol};
@@ -31,18 +30,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Number of copies in flight.
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 
-/// A backend that gets a copy of this request.
-pub(super) struct Receiver(Arc<Upstream>);
-
-impl Receiver {
-    pub(super) fn of(mirror: &Mirror) -> Option<Self> {
-        mirror.next().cloned().map(Self)
-    }
-}
-
 /// The copies of a request.
 pub(super) struct Copies {
-    receivers: Vec<Receiver>,
+    receivers: Vec<Arc<Upstream>>,
     /// The head, before it was prepared for its own backend.
     head: Option<Box<Parts>>,
 }
@@ -64,7 +54,7 @@ impl Drop for Turn {
 }
 
 impl Copies {
-    pub(super) fn of(receivers: Vec<Receiver>, head: &Parts) -> Self {
+    pub(super) fn of(receivers: Vec<Arc<Upstream>>, head: &Parts) -> Self {
         let head = (!receivers.is_empty()).then(|| Box::new(head.clone()));
         Self { receivers, head }
     }
@@ -72,7 +62,7 @@ impl Copies {
     /// Sends the copies; their bodies follow that of the original.
     pub(super) fn send(self, client: &Arc<ClientConnection>, body: &mut RequestBody, modify: &impl Fn(&mut HeaderMap)) {
         let Some(head) = self.head else { return };
-        for Receiver(upstream) in self.receivers {
+        for upstream in self.receivers {
             let Some(turn) = Turn::take() else { return };
             let mut parts = (*head).clone();
             let is_h2 = upstream.h2 || (parts.version == Version::HTTP_2 && headers::is_grpc(&parts));

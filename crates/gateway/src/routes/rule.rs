@@ -3,11 +3,10 @@
 //! In: a [`Rule`] or a [`StreamRule`], and the upstreams of its targets. Out: an immutable value, shared by requests.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::StatusCode;
-use routing::filters::{Filters, MirrorShare};
+use routing::filters::Filters;
 use routing::model::{self, Backend, Rule, StreamRule, Target};
 use routing::weights::Rotation;
 
@@ -21,7 +20,8 @@ const FOREVER: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A rule of an HTTPRoute or a GRPCRoute.
 pub(crate) struct CompiledRule {
     pub(crate) filters: Filters,
-    pub(crate) mirrors: Vec<Mirror>,
+    /// Receivers of mirrored requests, one for each mirror filter; none if the reference is invalid.
+    mirrors: Vec<Option<Arc<Upstream>>>,
     /// Why requests fail with 500.
     pub(crate) broken: Option<Box<str>>,
     rotation: Rotation,
@@ -37,16 +37,10 @@ pub(crate) struct CompiledRule {
 /// A backend of a rule.
 pub(crate) struct CompiledBackend {
     pub(crate) filters: Filters,
-    pub(crate) mirrors: Vec<Mirror>,
+    /// Receivers of mirrored requests, one for each mirror filter; none if the reference is invalid.
+    mirrors: Vec<Option<Arc<Upstream>>>,
     /// None if the reference is invalid.
     pub(crate) upstream: Option<Arc<Upstream>>,
-}
-
-/// A receiver of mirrored requests.
-pub(crate) struct Mirror {
-    share: MirrorShare,
-    seen: AtomicU64,
-    upstream: Option<Arc<Upstream>>,
 }
 
 /// A rule of a TLSRoute, a TCPRoute or a UDPRoute.
@@ -70,10 +64,10 @@ impl CompiledRule {
             })
         };
         let filters = compile(&rule.filters);
-        let mirrors = mirrors_of(&filters, &rule.mirrors, &mut upstream);
+        let mirrors = rule.mirrors.iter().map(&mut upstream).collect();
         let backend = |backend: &Backend| {
             let filters = compile(&backend.filters);
-            let mirrors = mirrors_of(&filters, &backend.mirrors, &mut upstream);
+            let mirrors = backend.mirrors.iter().map(&mut upstream).collect();
             CompiledBackend { filters, mirrors, upstream: upstream(&backend.target) }
         };
         let backends: Vec<CompiledBackend> = rule.backends.iter().map(backend).collect();
@@ -82,7 +76,7 @@ impl CompiledRule {
             filters,
             mirrors,
             broken,
-            rotation: Rotation::new(&weights),
+            rotation: rotation(&weights),
             backends,
             whole: rule.request_timeout.filter(|limit| !limit.is_zero()),
             attempt: rule.backend_timeout.filter(|limit| !limit.is_zero()),
@@ -97,6 +91,11 @@ impl CompiledRule {
         self.backends.get(self.rotation.next()?)
     }
 
+    /// Where copies of this request go, which is for this backend.
+    pub(crate) fn receivers(&self, backend: &CompiledBackend) -> Vec<Arc<Upstream>> {
+        receivers(&self.filters, &self.mirrors).chain(receivers(&backend.filters, &backend.mirrors)).collect()
+    }
+
     /// Whether requests may be sent again.
     pub(crate) const fn retries(&self) -> bool {
         self.retry.is_some()
@@ -109,26 +108,20 @@ impl CompiledRule {
     }
 }
 
+/// Begins anywhere: a rule that is replaced often must not prefer its first backend.
+fn rotation(weights: &[u32]) -> Rotation {
+    Rotation::starting_at(weights, fastrand::u32(..).into())
+}
+
 fn retry(retry: &model::Retry) -> Retry {
     let codes = retry.codes.iter().filter_map(|code| StatusCode::from_u16(*code).ok()).collect();
     Retry { codes, attempts: retry.attempts, backoff: retry.backoff }
 }
 
-fn mirrors_of(
-    filters: &Filters,
-    targets: &[Target],
-    upstream: &mut impl FnMut(&Target) -> Option<Arc<Upstream>>,
-) -> Vec<Mirror> {
-    let pairs = filters.mirrors.iter().zip(targets);
-    pairs.map(|(share, target)| Mirror { share: *share, seen: AtomicU64::new(0), upstream: upstream(target) }).collect()
-}
-
-impl Mirror {
-    /// Where a copy of this request goes, if it is in the share.
-    pub(crate) fn next(&self) -> Option<&Arc<Upstream>> {
-        let seen = self.seen.fetch_add(1, Relaxed);
-        self.upstream.as_ref().filter(|_| self.share.takes(seen))
-    }
+/// Where copies of this request go.
+fn receivers(filters: &Filters, mirrors: &[Option<Arc<Upstream>>]) -> impl Iterator<Item = Arc<Upstream>> {
+    let shares = filters.mirrors.iter().zip(mirrors).filter(|(share, _)| share.takes_next());
+    shares.filter_map(|(_, upstream)| upstream.clone())
 }
 
 impl CompiledStream {
@@ -139,7 +132,7 @@ impl CompiledStream {
     ) -> Self {
         let weights: Vec<u32> = rule.backends.iter().map(|backend| backend.weight).collect();
         let upstreams = rule.backends.iter().map(|backend| &backend.target).map(upstream).collect();
-        Self { rotation: Rotation::new(&weights), upstreams, metrics }
+        Self { rotation: rotation(&weights), upstreams, metrics }
     }
 
     /// The upstream of the next connection or flow.
