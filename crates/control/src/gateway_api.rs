@@ -10,7 +10,7 @@ use api::kinds::customresourcedefinition::KIND;
 use api::object;
 use jiff::Timestamp;
 use serde_json::Value;
-use store::{Compare, CommitError, Entry, Key, Op, Store, Table, Txn};
+use store::{CommitError, Compare, Entry, Key, Op, Store, Table, Txn};
 
 use crate::objects::read;
 

@@ -38,8 +38,8 @@ fn targets() -> Schema {
         .rule(
             &format!("sectionName must be specified {when}"),
             &format!(
-                "self.all(a, self.all(b, !({SAME_TARGET}) || \
-                 (a.?sectionName.orValue('') == '') == (b.?sectionName.orValue('') == '')))"
+                "self.all(a, self.all(b, {SAME_TARGET} ? \
+                 (a.?sectionName.orValue('') == '') == (b.?sectionName.orValue('') == '') : true))"
             ),
         )
         .rule(

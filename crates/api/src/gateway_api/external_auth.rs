@@ -22,9 +22,9 @@ pub(super) fn external_auth(channel: Channel) -> Schema {
         optional("http", "Settings of the protocol HTTP.", http),
         required("protocol", "The protocol of the authorization server.", choice(&["HTTP", "GRPC"])),
     ])
-    .rule("grpc must be specified when protocol is set to 'GRPC'", "self.protocol != 'GRPC' || has(self.grpc)")
+    .rule("grpc must be specified when protocol is set to 'GRPC'", "self.protocol == 'GRPC' ? has(self.grpc) : true")
     .rule("protocol must be 'GRPC' when grpc is set", "!has(self.grpc) || self.protocol == 'GRPC'")
-    .rule("http must be specified when protocol is set to 'HTTP'", "self.protocol != 'HTTP' || has(self.http)")
+    .rule("http must be specified when protocol is set to 'HTTP'", "self.protocol == 'HTTP' ? has(self.http) : true")
     .rule("protocol must be 'HTTP' when http is set", "!has(self.http) || self.protocol == 'HTTP'")
 }
 

@@ -42,7 +42,7 @@ pub(super) fn prefix_is_known(in_backends: bool) -> [(String, String); 2] {
             format!(
                 "{within} using {filter} filter with path.replacePrefixMatch, exactly one PathPrefix match must be specified"
             ),
-            format!("!({applies}) || ({is_one_prefix})"),
+            format!("({applies}) ? ({is_one_prefix}) : true"),
         )
     };
     // The capital is upstream's.

@@ -170,7 +170,7 @@ fn path_change() -> Schema {
             [
                 (
                     format!("{field} must be specified when type is set to '{kind}'"),
-                    format!("self.type != '{kind}' || has(self.{field})"),
+                    format!("self.type == '{kind}' ? has(self.{field}) : true"),
                 ),
                 (
                     format!("type must be '{kind}' when {field} is set"),

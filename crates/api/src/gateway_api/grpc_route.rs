@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use super::definition::{Names, Version, age, column, definition as define, root};
-use super::http_match::header_matches;
+use super::http_match::values;
 use super::persistence::session_persistence;
 use super::references::weighted_backend;
 use super::route::{TOO_MANY_MATCHES, common_fields, hostnames, rule_name, status, with_unique_names};
 use super::schema::{Schema, choice, list, object, optional, string};
+use super::shapes::header_value;
 use super::{Channel, filters};
 
 pub(super) fn definition(channel: Channel) -> Value {
@@ -31,8 +32,9 @@ fn rules(channel: Channel) -> Schema {
 fn rule(channel: Channel) -> Schema {
     let of_backend = optional("filters", "Applied to requests to this backend.", filters::grpc(channel));
     let backends = list(weighted_backend(channel).fields([of_backend])).max_items(16);
+    // As upstream, values of headers have no pattern here in either channel.
     let item = object([
-        optional("headers", "Headers that the request has.", header_matches(channel)),
+        optional("headers", "Headers that the request has.", values(header_value(Channel::Standard))),
         optional("method", "The method that is called.", method()),
     ]);
     object([

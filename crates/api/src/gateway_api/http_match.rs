@@ -17,7 +17,7 @@ pub(super) fn any_path() -> Value {
 /// The matches of a rule.
 pub(super) fn matches(channel: Channel) -> Schema {
     let item = object([
-        optional("headers", "Headers that the request has.", header_matches(channel)),
+        optional("headers", "Headers that the request has.", values(header_value(channel))),
         optional("method", "The method of the request.", choice(&METHODS)),
         optional("path", "The path of the request.", path().default(any_path())),
         optional("queryParams", "Query parameters that the request has.", values(string().length(1..=1024))),
@@ -25,12 +25,8 @@ pub(super) fn matches(channel: Channel) -> Schema {
     list(item).max_items(64).default(json!([{"path": any_path()}]))
 }
 
-/// Headers that a request has.
-pub(super) fn header_matches(channel: Channel) -> Schema {
-    values(header_value(channel))
-}
-
-fn values(value: Schema) -> Schema {
+/// Headers or query parameters that a request has.
+pub(super) fn values(value: Schema) -> Schema {
     let item = object([
         required("name", "The name.", header_name()),
         optional("type", "How the value is compared.", choice(&["Exact", "RegularExpression"]).default("Exact")),

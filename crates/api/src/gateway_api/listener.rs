@@ -15,19 +15,19 @@ pub(super) fn listeners(channel: Channel) -> Schema {
         .items(1..=64)
         .rule(
             "tls must not be specified for protocols ['HTTP', 'TCP', 'UDP']",
-            "self.all(one, !has(one.tls) || !(one.protocol in ['HTTP', 'TCP', 'UDP']))",
+            "self.all(one, one.protocol in ['HTTP', 'TCP', 'UDP'] ? !has(one.tls) : true)",
         )
         .rule(
             "tls mode must be Terminate for protocol HTTPS",
-            "self.all(one, one.protocol != 'HTTPS' || !has(one.tls) || one.tls.mode in ['', 'Terminate'])",
+            "self.all(one, has(one.tls) && one.protocol == 'HTTPS' ? one.tls.mode in ['', 'Terminate'] : true)",
         )
         .rule(
             "tls mode must be set for protocol TLS",
-            "self.all(one, one.protocol != 'TLS' || (has(one.tls) && has(one.tls.mode) && one.tls.mode != ''))",
+            "self.all(one, one.protocol == 'TLS' ? has(one.tls) && one.tls.?mode.orValue('') != '' : true)",
         )
         .rule(
             "hostname must not be specified for protocols ['TCP', 'UDP']",
-            "self.all(one, !(one.protocol in ['TCP', 'UDP']) || one.?hostname.orValue('') == '')",
+            "self.all(one, one.protocol in ['TCP', 'UDP'] ? one.?hostname.orValue('') == '' : true)",
         )
         .rule(
             "Listener name must be unique within the Gateway",
@@ -54,7 +54,7 @@ fn listener(channel: Channel) -> Schema {
             .fields([optional("filters", "Applied to the requests of all routes.", listener_filters(channel))])
             .rule(
                 "filters may only be set when protocol is HTTP or HTTPS",
-                "self.protocol in ['HTTP', 'HTTPS'] || !has(self.filters)",
+                "!has(self.filters) || self.protocol in ['HTTP', 'HTTPS']",
             )
     })
 }

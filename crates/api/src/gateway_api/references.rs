@@ -74,7 +74,7 @@ pub(super) fn parents(channel: Channel) -> Schema {
         .max_items(32)
         .rule(
             &format!("{part} must be specified {when}"),
-            &format!("self.all(a, self.all(b, !({SAME_PARENT}) || ({both_or_none})))"),
+            &format!("self.all(a, self.all(b, ({SAME_PARENT}) ? ({both_or_none}) : true))"),
         )
         .rule(
             &format!("{part} must be unique {when}"),

@@ -137,6 +137,9 @@ impl Schema {
     }
 
     /// Adds a rule in CEL, with the message for objects that do not satisfy it. Rules are evaluated in their order.
+    ///
+    /// A condition whose fields may be missing is the condition of a ternary, not an operand of `||`, which would hide the error: updates keep
+    /// objects that violate the schema where they do not change.
     pub(super) fn rule(mut self, message: &str, expression: &str) -> Self {
         let rules = self.0.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
         if let Value::Array(rules) = rules {
