@@ -28,6 +28,7 @@ mod route;
 mod schema;
 mod shapes;
 mod stream_routes;
+pub mod watched;
 mod x_backend;
 mod x_backend_traffic_policy;
 mod x_telemetry_policy;
