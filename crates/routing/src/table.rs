@@ -198,3 +198,15 @@ pub(crate) fn remove_entry<E>(list: &mut Arc<[Arc<E>]>, entry: &Arc<E>) {
         *list = list.iter().filter(|other| !Arc::ptr_eq(other, entry)).cloned().collect();
     }
 }
+
+/// Removes an entry from the list of a path or service.
+pub(crate) fn remove_from<E>(map: &mut Map<Box<str>, Arc<[Arc<E>]>>, key: &str, entry: &Arc<E>) {
+    let Some(known) = map.get(key) else { return };
+    let mut list = known.clone();
+    remove_entry(&mut list, entry);
+    if list.is_empty() {
+        map.remove(key);
+    } else {
+        map.insert(key.into(), list);
+    }
+}

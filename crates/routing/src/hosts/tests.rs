@@ -1,3 +1,5 @@
+//! Hostnames against the table of the specification, and against all covering names.
+
 use proptest::prelude::*;
 
 use super::{HostMap, covers, host_of, intersects};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::RequestView;
 use super::entry::{Entry, Path};
 use crate::persistent::Map;
-use crate::table::{Level, insert_sorted, remove_entry};
+use crate::table::{Level, insert_sorted, remove_entry, remove_from};
 
 type List<R> = Arc<[Arc<Entry<R>>]>;
 
@@ -84,17 +84,6 @@ impl<R> Level for Paths<R> {
 
     fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.regexes.is_empty() && self.prefixes.is_empty()
-    }
-}
-
-fn remove_from<R>(map: &mut Map<Box<str>, List<R>>, path: &str, entry: &Arc<Entry<R>>) {
-    let Some(known) = map.get(path) else { return };
-    let mut list = known.clone();
-    remove_entry(&mut list, entry);
-    if list.is_empty() {
-        map.remove(path);
-    } else {
-        map.insert(path.into(), list);
     }
 }
 

@@ -1,3 +1,5 @@
+//! The table against cases of the specification.
+
 use std::sync::Arc;
 
 use api::view::gateway_api::HttpRouteMatch;
