@@ -330,7 +330,8 @@ fn the_earlier_object_wins_a_conflict_with_a_listener_set() {
         assert_eq!(world.state("gw").attached_sets, 1);
         let touched = world.delete("ListenerSet", "older");
         assert_eq!(conditions(world.set_listener("younger", "s")), GOOD, "its listener is free now");
-        assert!(touched.sets.contains("infra/younger") && touched.gateways.contains("infra/gw"));
+        assert!(touched.sets.contains("infra/younger") && touched.configs.contains("infra/gw"));
+        assert!(touched.gateways.is_empty(), "one set is attached as before");
     }
 }
 
