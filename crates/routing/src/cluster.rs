@@ -51,6 +51,9 @@ impl Default for Options {
 /// The version of the API that is implemented.
 pub const BUNDLE_VERSION: &str = "v1.7.0";
 
+/// Hostnames of a route that intersect with that of a listener.
+type Hostnames = Arc<[Arc<str>]>;
+
 /// Objects, and everything that is derived from them.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
@@ -67,7 +70,7 @@ pub struct Cluster {
     verdicts: Map<Arc<str>, Arc<PolicyVerdict>>,
     routes: Map<RouteId, RouteEntry>,
     /// The routes of each listener, with the hostnames that intersect.
-    attached: Map<ListenerId, BTreeMap<RouteId, Arc<[Arc<str>]>>>,
+    attached: Map<ListenerId, BTreeMap<RouteId, Hostnames>>,
     /// The Gateways from which a Service is reached, each with the number of routes that do.
     reach: Map<Arc<str>, BTreeMap<Arc<str>, usize>>,
     policies: Map<Arc<str>, PolicyState>,

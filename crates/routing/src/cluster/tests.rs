@@ -1,6 +1,8 @@
 //! Tests of the engine: scenarios of the specification, one table for each of its rules, and a comparison with a
 //! recomputation from scratch.
 
+#![expect(clippy::needless_pass_by_value, reason = "objects are written where they are used")]
+
 mod generate;
 mod incremental;
 mod listener_scenarios;

@@ -12,6 +12,9 @@ use crate::cluster::{
 };
 use crate::model::{GatewayConfig, ListenerConfig, ListenerId, RouteId, RouteKind};
 
+/// The hostnames of a route at a listener, and its state.
+type Attachment = (Vec<Arc<str>>, RouteState);
+
 /// All that can be seen of a cluster.
 #[derive(PartialEq, Debug)]
 struct Seen {
@@ -21,7 +24,7 @@ struct Seen {
     policies: BTreeMap<Arc<str>, PolicyState>,
     routes: BTreeMap<RouteId, RouteState>,
     configs: BTreeMap<Arc<str>, Arc<GatewayConfig>>,
-    attached: BTreeMap<(ListenerId, RouteId), (Vec<Arc<str>>, RouteState)>,
+    attached: BTreeMap<(ListenerId, RouteId), Attachment>,
 }
 
 impl Seen {

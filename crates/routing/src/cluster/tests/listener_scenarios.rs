@@ -163,7 +163,8 @@ fn grants_for_certificates_are_for_kind_namespace_and_name() {
 fn kinds_of_routes_are_those_that_fit_the_protocol() {
     use RouteKind::{Grpc, Http, Tcp, Tls, Udp};
     let tls = json!({ "mode": "Passthrough" });
-    let cases: [(&str, Value, &[&str], &[RouteKind], &str); 9] = [
+    type Case<'a> = (&'a str, Value, &'a [&'a str], &'a [RouteKind], &'a str);
+    let cases: [Case<'_>; 9] = [
         ("HTTP", Value::Null, &[], &[Http, Grpc], "True/ResolvedRefs"),
         ("HTTP", Value::Null, &["InvalidRoute"], &[], "False/InvalidRouteKinds"),
         ("HTTP", Value::Null, &["InvalidRoute", "HTTPRoute"], &[Http], "False/InvalidRouteKinds"),
