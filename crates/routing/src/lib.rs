@@ -13,11 +13,15 @@
 mod attach;
 pub mod classes;
 pub mod cluster;
+pub mod conditions;
 mod gateways;
-mod hostnames;
+pub mod hosts;
+pub mod http_table;
 mod listeners;
 pub mod model;
+mod persistent;
 mod policies;
 mod references;
 mod rules;
 pub mod status;
+pub mod table;

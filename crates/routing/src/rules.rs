@@ -8,6 +8,7 @@ use api::view::gateway_api::{
 };
 
 use crate::cluster::Verdict;
+use crate::http_table;
 use crate::model::{Backend, Matches, Retry, RouteId, Rule, StreamRule};
 use crate::references::Resolver;
 
@@ -176,8 +177,8 @@ fn duration(text: Option<&str>) -> Option<Duration> {
     Some(sum)
 }
 
-fn check_http(_matches: &[HttpRouteMatch]) -> Result<(), String> {
-    Ok(())
+fn check_http(matches: &[HttpRouteMatch]) -> Result<(), String> {
+    http_table::check_matches(matches).map_err(|error| error.to_string())
 }
 
 fn check_grpc(_matches: &[api::view::gateway_api::GrpcRouteMatch]) -> Result<(), String> {

@@ -51,7 +51,6 @@ impl Cluster {
 
     fn update_class(&mut self, node: &Node, name: &Arc<str>, touched: &mut Touched) {
         let new = self.compute(node, |reader, cluster| {
-            reader.note(Input::Class(Arc::clone(name)));
             let class = cluster.objects.classes.get(name)?;
             reader.note(Input::GatewaysOf(Arc::clone(name)));
             let is_used = cluster.objects.gateways_of.contains_key(name);
