@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::ip::{Family, parse_lenient};
-use api::view::service::ServicePort as Port;
 use api::view::Service;
+use api::view::service::ServicePort as Port;
 use ipnet::IpNet;
 
 use crate::address::{cluster_ip_error, frontend_error, lenient_range};

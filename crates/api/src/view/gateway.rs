@@ -1,8 +1,8 @@
 //! Which ports of a load balancer the gateway serves: all ports of the Service of a Gateway, otherwise by the annotations
 //! of AWS load balancers. The proxy and the gateway decide by the same functions.
 
-use super::annotations::{BACKEND_PROTOCOL, GATEWAY, PROXY_PROTOCOL, SSL_CERT, SSL_PORTS};
 use super::Protocol;
+use super::annotations::{BACKEND_PROTOCOL, GATEWAY, PROXY_PROTOCOL, SSL_CERT, SSL_PORTS};
 use super::service::{CLASSES, Service, ServicePort};
 
 impl Service {
