@@ -10,4 +10,6 @@
 //! ```
 //! No I/O, no clock.
 
+pub mod ingress;
 pub mod model;
+pub mod policy;
