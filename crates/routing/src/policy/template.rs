@@ -6,7 +6,10 @@ use http::HeaderMap;
 
 /// Text with variables of the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Template(Box<[Part]>);
+pub struct Template {
+    source: Box<str>,
+    parts: Box<[Part]>,
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Part {
@@ -106,7 +109,7 @@ impl Template {
         if !rest.is_empty() {
             parts.push(Part::Text(rest.into()));
         }
-        Ok(Self(parts.into()))
+        Ok(Self { source: text.into(), parts: parts.into() })
     }
 
     /// Parses a URL with variables.
@@ -125,13 +128,19 @@ impl Template {
     /// `$request_uri`.
     #[must_use]
     pub fn request_uri() -> Self {
-        Self([Part::Variable(Variable::RequestUri)].into())
+        Self { source: "$request_uri".into(), parts: [Part::Variable(Variable::RequestUri)].into() }
+    }
+
+    /// The text with its variables.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The text, if it has no variables.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
-        match &*self.0 {
+        match &*self.parts {
             [] => Some(""),
             [Part::Text(text)] => Some(text),
             _ => None,
@@ -142,7 +151,7 @@ impl Template {
     #[must_use]
     pub fn render(&self, values: &RequestValues<'_>) -> String {
         let mut out = String::new();
-        for part in &self.0 {
+        for part in &self.parts {
             match part {
                 Part::Text(text) => out.push_str(text),
                 Part::Variable(variable) => variable.write(values, &mut out),
