@@ -220,6 +220,28 @@ mod tests {
         assert_eq!(support("use-regexes"), None);
     }
 
+    /// `docs/ingress.md` names each annotation that is honoured, or needs nothing, exactly once.
+    #[test]
+    fn annotations_are_documented() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ingress.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let from = text.find("## Annotations that are honoured").unwrap();
+        let (honoured, without) = text[from..].split_once("## Annotations without effect").unwrap();
+        let without = without.split("## Conversion").next().unwrap();
+        // In a table the annotations of a row are its first cell.
+        let rows = honoured.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+        let rows: String = rows.map(|row| format!("`{row} ")).collect();
+        for (key, support) in ANNOTATIONS {
+            let named = |text: &str| text.matches(&format!("`{key}`")).count();
+            let want = match support {
+                Honoured => (1, 0),
+                NothingToDo => (0, 1),
+                NotHonoured(_) => (0, 0),
+            };
+            assert_eq!((named(&rows), named(without)), want, "{key}");
+        }
+    }
+
     #[test]
     fn what_is_not_honoured_is_found() {
         let pair = |key| (key, "x");

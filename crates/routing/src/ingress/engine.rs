@@ -83,8 +83,8 @@ impl Ingresses {
         match change {
             Change::Class(name, class) => self.set_class(&name, class, &mut touched),
             Change::Ingress(key, ingress) => self.set_ingress(&key, ingress, &mut touched),
-            Change::Service(key, service) => self.set_service(key, service, &mut touched),
-            Change::Secret(key, state) => self.set_secret(key, state, &mut touched),
+            Change::Service(key, service) => self.set_service(&key, service, &mut touched),
+            Change::Secret(key, state) => self.set_secret(&key, state, &mut touched),
         }
         touched
     }
@@ -147,7 +147,7 @@ impl Ingresses {
         let names: Vec<_> = self.gateways.keys().cloned().collect();
         for name in names {
             let hosts = self.gateways.get(&name).map(ClassState::hosts).unwrap_or_default();
-            self.refresh(&name, hosts, true, touched);
+            self.refresh(&name, &hosts, true, touched);
         }
         // Only what differs counts.
         let is_same = |name: &Arc<str>| before.get(name).map(|state| &state.gateway) == self.gateway(name);
@@ -184,43 +184,43 @@ impl Ingresses {
             self.ingresses.insert(key.clone(), Entry { parsed, class });
         }
         for (class, (hosts, has_tls)) in hosts {
-            self.refresh(&class, hosts, has_tls, touched);
+            self.refresh(&class, &hosts, has_tls, touched);
         }
     }
 
-    fn set_service(&mut self, key: Arc<str>, service: Option<Arc<Service>>, touched: &mut Touched) {
+    fn set_service(&mut self, key: &Arc<str>, service: Option<Arc<Service>>, touched: &mut Touched) {
         let part = |service: &Service| (service.spec.kind.clone(), service.spec.ports.clone());
-        let before = self.services.get(&key).map(|service| part(service));
+        let before = self.services.get(key).map(|service| part(service));
         let is_same = before == service.as_deref().map(part);
         match service {
             Some(service) => drop(self.services.insert(key.clone(), service)),
-            None => drop(self.services.remove(&key)),
+            None => drop(self.services.remove(key)),
         }
         if is_same {
             return;
         }
         let mut hosts = BTreeMap::<Arc<str>, BTreeSet<Host>>::new();
-        for entry in self.by_service.get(&key).into_iter().flatten().filter_map(|key| self.ingresses.get(key)) {
+        for entry in self.by_service.get(key).into_iter().flatten().filter_map(|key| self.ingresses.get(key)) {
             if let Some(class) = &entry.class {
                 hosts.entry(class.clone()).or_default().extend(hosts_of(&entry.parsed));
             }
         }
         for (class, hosts) in hosts {
-            self.refresh(&class, hosts, false, touched);
+            self.refresh(&class, &hosts, false, touched);
         }
     }
 
-    fn set_secret(&mut self, key: Arc<str>, state: Option<SecretState>, touched: &mut Touched) {
+    fn set_secret(&mut self, key: &Arc<str>, state: Option<SecretState>, touched: &mut Touched) {
         let before = match state {
             Some(state) => self.secrets.insert(key.clone(), state),
-            None => self.secrets.remove(&key),
+            None => self.secrets.remove(key),
         };
-        if before.as_ref() == self.secrets.get(&key) {
+        if before.as_ref() == self.secrets.get(key) {
             return;
         }
         let names: Vec<_> = self.gateways.keys().cloned().collect();
         for name in names {
-            self.refresh(&name, BTreeSet::new(), true, touched);
+            self.refresh(&name, &BTreeSet::new(), true, touched);
         }
     }
 
@@ -242,7 +242,7 @@ impl Ingresses {
     }
 
     /// Computes hosts of a class again, and its certificates if they may differ.
-    fn refresh(&mut self, class: &Arc<str>, hosts: BTreeSet<Host>, certificates: bool, touched: &mut Touched) {
+    fn refresh(&mut self, class: &Arc<str>, hosts: &BTreeSet<Host>, certificates: bool, touched: &mut Touched) {
         let Some(state) = self.gateways.get_mut(class) else { return };
         let parsed = |key: &str| self.ingresses.get(key).map(|entry| &*entry.parsed);
         let services = |key: &str| self.services.get(key).cloned();

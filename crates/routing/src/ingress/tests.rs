@@ -9,6 +9,9 @@ use super::testing::{add, cluster, findings, goes, ingress, rule, with, with_tls
 use super::{Change, SecretState};
 use crate::model::Matches;
 
+/// Annotations or headers.
+type Pairs = &'static [(&'static str, &'static str)];
+
 /// Paths, request, service or `404`: the examples of the documentation of Ingress.
 #[test]
 fn paths_match_as_the_ingress_api_says() {
@@ -210,7 +213,7 @@ fn rewrites_apply_to_the_path_of_the_rule() {
 /// Annotations, host with TLS, path, status of the redirect to https.
 #[test]
 fn hosts_with_tls_are_redirected_to_it() {
-    let cases: &[(&[(&str, &str)], bool, &str, Option<u16>)] = &[
+    let cases: &[(Pairs, bool, &str, Option<u16>)] = &[
         (&[], true, "/", Some(308)),
         (&[], false, "/", None),
         (&[("ssl-redirect", "false")], true, "/", None),
@@ -274,24 +277,24 @@ fn certificates_are_selected_by_server_name() {
 /// Annotations of the canary, headers, backends.
 #[test]
 fn canaries_receive_their_share() {
-    let by_header = ("canary-by-header", "X-Canary");
-    let cases: &[(&[(&str, &str)], &[(&str, &str)], &str)] = &[
+    const BY_HEADER: (&str, &str) = ("canary-by-header", "X-Canary");
+    let cases: &[(Pairs, Pairs, &str)] = &[
         (&[("canary-weight", "30")], &[], "a=70 b=30"),
         (&[("canary-weight", "300"), ("canary-weight-total", "1000")], &[], "a=700 b=300"),
         (&[("canary-weight", "300")], &[], "a=0 b=100"),
         // A total below 100 does not count.
         (&[("canary-weight", "30"), ("canary-weight-total", "50")], &[], "a=70 b=30"),
         (&[], &[], "a=100 b=0"),
-        (&[by_header], &[("x-canary", "always")], "b"),
-        (&[by_header], &[("x-canary", "never")], "a"),
-        (&[by_header, ("canary-weight", "10")], &[("x-canary", "perhaps")], "a=90 b=10"),
-        (&[by_header, ("canary-by-header-value", "blue")], &[("x-canary", "blue")], "b"),
-        (&[by_header, ("canary-by-header-value", "blue")], &[("x-canary", "always")], "a=100 b=0"),
-        (&[by_header, ("canary-by-header-pattern", "^b.*e$")], &[("x-canary", "blue")], "b"),
-        (&[by_header, ("canary-by-header-pattern", "lu")], &[("x-canary", "blue")], "b"),
-        (&[by_header, ("canary-by-header-pattern", "LU")], &[("x-canary", "blue")], "a=100 b=0"),
+        (&[BY_HEADER], &[("x-canary", "always")], "b"),
+        (&[BY_HEADER], &[("x-canary", "never")], "a"),
+        (&[BY_HEADER, ("canary-weight", "10")], &[("x-canary", "perhaps")], "a=90 b=10"),
+        (&[BY_HEADER, ("canary-by-header-value", "blue")], &[("x-canary", "blue")], "b"),
+        (&[BY_HEADER, ("canary-by-header-value", "blue")], &[("x-canary", "always")], "a=100 b=0"),
+        (&[BY_HEADER, ("canary-by-header-pattern", "^b.*e$")], &[("x-canary", "blue")], "b"),
+        (&[BY_HEADER, ("canary-by-header-pattern", "lu")], &[("x-canary", "blue")], "b"),
+        (&[BY_HEADER, ("canary-by-header-pattern", "LU")], &[("x-canary", "blue")], "a=100 b=0"),
         (
-            &[by_header, ("canary-by-header-value", "x"), ("canary-by-header-pattern", "lu")],
+            &[BY_HEADER, ("canary-by-header-value", "x"), ("canary-by-header-pattern", "lu")],
             &[("x-canary", "blue")],
             "a=100 b=0",
         ),
@@ -299,7 +302,7 @@ fn canaries_receive_their_share() {
         (&[("canary-by-cookie", "try"), ("canary-weight", "50")], &[("cookie", "try=never")], "a"),
         (&[("canary-by-cookie", "try")], &[("cookie", "retry=always")], "a=100 b=0"),
         // The header precedes the cookie.
-        (&[by_header, ("canary-by-cookie", "try")], &[("cookie", "try=always"), ("x-canary", "never")], "a"),
+        (&[BY_HEADER, ("canary-by-cookie", "try")], &[("cookie", "try=always"), ("x-canary", "never")], "a"),
     ];
     for (annotations, request, want) in cases {
         let annotations: Vec<_> = annotations.iter().copied().chain([("canary", "true")]).collect();

@@ -123,7 +123,8 @@ impl Writer<'_> {
                 }
             }
         }
-        let mut value = json!({"matches": matches(rule, path), "backendRefs": self.backend_refs(&rule.backends)});
+        let mut value =
+            json!({"matches": matches(rule, path.as_ref()), "backendRefs": self.backend_refs(&rule.backends)});
         if !filters.is_empty() {
             value["filters"] = filters.into();
         }
@@ -234,9 +235,9 @@ fn merge(filters: &mut Vec<Value>, filter: Option<Value>) {
 }
 
 /// The conditions of a rule, with another one on the path if given.
-fn matches(rule: &Rule, path: Option<Value>) -> Vec<Value> {
+fn matches(rule: &Rule, path: Option<&Value>) -> Vec<Value> {
     let Matches::Http(all) = &rule.matches else { return Vec::new() };
-    all.iter().map(|one| condition(one, path.as_ref())).collect()
+    all.iter().map(|one| condition(one, path)).collect()
 }
 
 fn condition(one: &HttpRouteMatch, path: Option<&Value>) -> Value {

@@ -113,7 +113,7 @@ impl ClassState {
     /// Computes hosts again, and the hosts that are aliases of them. Whether the table differs.
     pub(super) fn assemble<'a>(
         &mut self,
-        hosts: BTreeSet<Host>,
+        hosts: &BTreeSet<Host>,
         parsed: &dyn Fn(&str) -> Option<&'a Parsed>,
         services: Services<'_>,
         touched: &mut Touched,

@@ -17,7 +17,7 @@ const REQUEST_HOSTS: [&str; 5] = ["h.x", "i.x", "g.h.x", "k.h.x", "z"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    Set(Ingress),
+    Set(Box<Ingress>),
     Remove(usize),
     Service(usize, bool),
     Secret(bool),
@@ -60,7 +60,7 @@ fn any_ingress(annotated: bool) -> impl Strategy<Value = Ingress> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => any_ingress(true).prop_map(Step::Set),
+        6 => any_ingress(true).prop_map(|ingress| Step::Set(Box::new(ingress))),
         2 => (0..6_usize).prop_map(Step::Remove),
         1 => (0..4_usize, any::<bool>()).prop_map(|(at, exists)| Step::Service(at, exists)),
         1 => any::<bool>().prop_map(Step::Secret),
@@ -69,7 +69,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn change(step: &Step) -> Change {
     match step {
-        Step::Set(ingress) => Change::Ingress(ingress.metadata.key().into(), Some(Arc::new(ingress.clone()))),
+        Step::Set(ingress) => Change::Ingress(ingress.metadata.key().into(), Some(Arc::new((**ingress).clone()))),
         Step::Remove(name) => Change::Ingress(format!("web/i{name}").into(), None),
         Step::Service(at, exists) => {
             let service = json!({"spec": {"ports": [{"name": "web", "port": 80}]}});
@@ -183,7 +183,7 @@ proptest! {
     fn the_table_is_a_naive_reading(ingresses in prop::collection::vec(any_ingress(false), 1..6)) {
         let mut all = cluster();
         for one in &ingresses {
-            all.apply(change(&Step::Set(one.clone())));
+            all.apply(change(&Step::Set(Box::new(one.clone()))));
         }
         let latest: Vec<_> = all.ingresses.values().map(|entry| (*entry.parsed.ingress).clone()).collect();
         for host in REQUEST_HOSTS {
@@ -221,7 +221,7 @@ proptest! {
 #[test]
 fn a_change_that_changes_nothing_touches_nothing() {
     let mut all = cluster();
-    let one = change(&Step::Set(ingress("i0", 1, &[], &["h.x / P a"])));
+    let one = change(&Step::Set(Box::new(ingress("i0", 1, &[], &["h.x / P a"]))));
     assert!(!all.apply(one.clone()).classes.is_empty());
     assert_eq!(all.apply(one), Touched::default());
     assert_eq!(all.apply(change(&Step::Service(3, true))), Touched::default());
