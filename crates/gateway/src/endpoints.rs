@@ -52,9 +52,8 @@ fn addresses<'a>(
     slice: &'a EndpointSlice,
     (name, protocol): (&str, Protocol),
 ) -> impl Iterator<Item = (&'a Endpoint, SocketAddr)> {
-    let is_it = |known: &&EndpointPort| {
-        known.name.as_deref().unwrap_or_default() == name && known.protocol == Some(protocol)
-    };
+    let is_it =
+        |known: &&EndpointPort| known.name.as_deref().unwrap_or_default() == name && known.protocol == Some(protocol);
     let number = slice.ports.iter().filter(is_it).find_map(EndpointPort::number);
     slice.endpoints.iter().filter_map(move |endpoint| {
         let ip = parse_lenient(endpoint.addresses.first()?)?;

@@ -17,7 +17,6 @@ mod http;
 mod mirror;
 mod pools;
 mod programmed;
-mod references;
 mod rule;
 mod tables;
 mod trust;

@@ -181,7 +181,12 @@ impl ServiceWorker {
                     }
                 }
             };
-            let found = endpoints::select(&self.slices.values(), (&port.name, Protocol::Tcp), &service.spec.ip_families, only_node);
+            let found = endpoints::select(
+                &self.slices.values(),
+                (&port.name, Protocol::Tcp),
+                &service.spec.ip_families,
+                only_node,
+            );
             if let Some(port) = port_config.service_port() {
                 port.upstream.update(&found, self.shared.workers.count());
             }
@@ -189,13 +194,8 @@ impl ServiceWorker {
             let served = self.ports.entry(port.number).or_insert_with(|| Served { port_config, listeners: Vec::new() });
             let addresses = self.shared.addresses.borrow().clone();
             let open = |ip| Listener::open(ip, &served.port_config, &self.shared.workers);
-            let failed = listener::open_all(
-                &mut served.listeners,
-                |one| one.address,
-                (&addresses, &vips),
-                port.number,
-                open,
-            );
+            let failed =
+                listener::open_all(&mut served.listeners, |one| one.address, (&addresses, &vips), port.number, open);
             notices.extend(failed.into_iter().map(|why| ("ListenerFailed", why)));
         }
         self.publish();

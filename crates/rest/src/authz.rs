@@ -4,6 +4,7 @@
 //! A node may do what [`node`] allows; all users, nodes included, may do what roles grant them ([`grants`]). What nothing allows is
 //! denied.
 
+mod gateways;
 pub mod grants;
 pub mod node;
 pub mod relations;

@@ -78,6 +78,7 @@ pub(crate) fn http(route: &RouteId, rules: &[HttpRouteRule], resolver: &mut Reso
             backend_timeout: duration(rule.timeouts.backend_request.as_deref()),
             retry: rule.retry.as_ref().map(retry),
             session: rule.session_persistence.clone(),
+            policy: None,
         });
     }
     found
@@ -106,6 +107,7 @@ pub(crate) fn grpc(route: &RouteId, rules: &[GrpcRouteRule], resolver: &mut Reso
             backend_timeout: None,
             retry: None,
             session: rule.session_persistence.clone(),
+            policy: None,
         });
     }
     found

@@ -8,6 +8,7 @@ mod filters;
 mod gateway;
 mod grpc_route;
 mod http_route;
+mod material;
 mod policy;
 mod references;
 mod stream_routes;
@@ -27,6 +28,7 @@ pub use http_route::{
     HttpRoute, HttpRouteMatch, HttpRouteRule, HttpRouteSpec, MatchKind, NamedMatch, PathMatch, PathMatchKind, Retry,
     SessionCookie, SessionPersistence, SessionPersistenceKind, Timeouts,
 };
+pub use material::Material;
 pub use policy::{
     BackendTlsPolicy, BackendTlsPolicySpec, BackendTlsValidation, PolicyTarget, ReferenceGrant, ReferenceGrantFrom,
     ReferenceGrantSpec, ReferenceGrantTo, SubjectAltName,

@@ -5,15 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use ::routing::model::{ListenerId, RouteId, RouteKind};
 use http::StatusCode;
 use parking_lot::Mutex;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use ::routing::model::{ListenerId, RouteId, RouteKind};
 
 use super::{CLASSES, OTHER};
 

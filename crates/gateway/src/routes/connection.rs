@@ -36,7 +36,10 @@ pub(crate) async fn serve(
     match &*table {
         PortTable::Closed => reset(&stream),
         PortTable::Http(_) => plain_http(stream, client("http")).await,
-        PortTable::Stream(listener) => by_stream(stream, reset, None, listener, port_config).await,
+        PortTable::Stream(listener) => {
+            let _open = listener.metrics.open();
+            by_stream(stream, reset, None, listener, port_config).await;
+        }
         PortTable::Tls(hosts) => {
             let Some((stream, hello)) = read_hello(stream, port_config).await else { return };
             let name = hello.server_name.as_deref();
@@ -86,7 +89,6 @@ async fn by_stream<I>(
 ) where
     I: AsyncRead + AsyncWrite + Unpin,
 {
-    let _open = server_name.is_none().then(|| listener.metrics.open());
     let rule = listener.tables.load().stream(server_name).cloned();
     let upstream = rule.as_ref().and_then(|rule| rule.next()).cloned();
     let (Some(rule), Some(upstream)) = (rule, upstream) else { return reset(&stream) };

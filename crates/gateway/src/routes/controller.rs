@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::ip::parse_lenient;
-use api::view::gateway_api::{BackendTlsPolicy, Gateway, ListenerSet};
+use api::view::gateway_api::{BackendTlsPolicy, Gateway, ListenerSet, Material};
 use api::view::{EndpointSlice, ObjectMeta, Secret, Service};
 use client::watch::{Object, Source};
 use routing::cluster::{Change, Cluster, Options, Touched};
@@ -20,7 +20,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::feed::{Changed, Feed, Topic};
 use super::pools::Pools;
 use super::programmed::{Frontend, Programmed};
-use super::references::{self, Reference};
 use super::rule::{CompiledRule, CompiledStream};
 use super::tables::Tables;
 use super::trust::{ConfigMap, Trust};
@@ -65,7 +64,7 @@ struct Routes {
     pools: Pools,
     trust: Trust,
     /// References of Gateways, ListenerSets and policies.
-    references: BTreeMap<(Topic, Arc<str>), Vec<Reference>>,
+    references: BTreeMap<(Topic, Arc<str>), Vec<Material>>,
     references_changed: bool,
     /// Services of Gateways.
     frontends: HashMap<Arc<str>, Frontend>,
@@ -125,17 +124,17 @@ impl Routes {
             Topic::GatewayClass => Change::GatewayClass(key, typed(object)),
             Topic::Gateway => {
                 let gateway: Option<Arc<Gateway>> = typed(object);
-                self.refer(topic, &key, gateway.as_deref().map(references::of_gateway));
+                self.refer(topic, &key, gateway.as_deref().map(Gateway::materials));
                 Change::Gateway(key, gateway)
             }
             Topic::ListenerSet => {
                 let set: Option<Arc<ListenerSet>> = typed(object);
-                self.refer(topic, &key, set.as_deref().map(references::of_listener_set));
+                self.refer(topic, &key, set.as_deref().map(ListenerSet::materials));
                 Change::ListenerSet(key, set)
             }
             Topic::BackendTlsPolicy => {
                 let policy: Option<Arc<BackendTlsPolicy>> = typed(object);
-                self.refer(topic, &key, policy.as_deref().map(references::of_policy));
+                self.refer(topic, &key, policy.as_deref().map(BackendTlsPolicy::materials));
                 Change::BackendTlsPolicy(key, policy)
             }
             Topic::HttpRoute => Change::HttpRoute(key, typed(object)),
@@ -171,7 +170,7 @@ impl Routes {
         })
     }
 
-    fn refer(&mut self, topic: Topic, key: &Arc<str>, to: Option<Vec<Reference>>) {
+    fn refer(&mut self, topic: Topic, key: &Arc<str>, to: Option<Vec<Material>>) {
         self.references_changed = true;
         let key = (topic, Arc::clone(key));
         match to.filter(|to| !to.is_empty()) {
@@ -181,7 +180,7 @@ impl Routes {
     }
 
     /// The Secrets and ConfigMaps to watch, if they may have changed.
-    fn wanted(&mut self) -> Option<BTreeSet<Reference>> {
+    fn wanted(&mut self) -> Option<BTreeSet<Material>> {
         std::mem::take(&mut self.references_changed).then_some(())?;
         let is_ours = |(topic, key): &(Topic, Arc<str>)| match topic {
             Topic::Gateway => self.cluster.gateway(key).is_some(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use api::gateway_api::watched;
 use api::kind::Kind;
 use api::kinds;
+use api::view::gateway_api::Material;
 use api::view::labels::SERVICE_PROXY_NAME;
 use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
 use tokio::sync::mpsc;
@@ -107,13 +108,21 @@ impl Feed {
     }
 
     /// Watches these Secrets and ConfigMaps, and no others. Objects that are no longer watched are returned as deleted.
-    pub(super) fn refer_to(&mut self, wanted: &BTreeSet<(Topic, Arc<str>)>) -> Vec<Changed> {
+    pub(super) fn refer_to(&mut self, wanted: &BTreeSet<Material>) -> Vec<Changed> {
+        let wanted: BTreeSet<(Topic, Arc<str>)> = wanted
+            .iter()
+            .map(|material| match material {
+                Material::Secret(key) => (Topic::Secret, (**key).into()),
+                Material::ConfigMap(key) => (Topic::ConfigMap, (**key).into()),
+            })
+            .collect();
+        while self.tasks.try_join_next().is_some() {}
         let gone: Vec<_> = self.single.keys().filter(|one| !wanted.contains(*one)).cloned().collect();
         for one in &gone {
             self.single.remove(one).iter().for_each(tokio::task::AbortHandle::abort);
             self.known.remove(&(one.0, Some(Arc::clone(&one.1))));
         }
-        for (topic, key) in wanted {
+        for (topic, key) in &wanted {
             if self.single.contains_key(&(*topic, Arc::clone(key))) {
                 continue;
             }

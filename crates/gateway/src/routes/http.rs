@@ -70,7 +70,12 @@ fn failed(status: StatusCode, is_grpc: bool) -> Response<ResponseBody> {
 }
 
 /// Finds the listener and the rule of a request.
-fn find(client: &ClientConnection, port: &RoutedPort, request: &ClientRequest, is_grpc: bool) -> Result<Found, StatusCode> {
+fn find(
+    client: &ClientConnection,
+    port: &RoutedPort,
+    request: &ClientRequest,
+    is_grpc: bool,
+) -> Result<Found, StatusCode> {
     let parts = &request.parts;
     let authority = match parts.uri.authority() {
         Some(authority) => authority.as_str(),

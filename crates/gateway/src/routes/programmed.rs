@@ -70,8 +70,10 @@ impl Programmed {
         self.tables.retain(|id, _| wanted.contains(id));
         let mut by_port: BTreeMap<(Transport, u16), Vec<Arc<RoutedListener>>> = BTreeMap::new();
         for listener in &self.config.listeners {
-            let tables =
-                self.tables.entry(listener.id.clone()).or_insert_with(|| Arc::new(ArcSwap::from_pointee(fill(&listener.id))));
+            let tables = self
+                .tables
+                .entry(listener.id.clone())
+                .or_insert_with(|| Arc::new(ArcSwap::from_pointee(fill(&listener.id))));
             let routed = routed(listener, Arc::clone(tables), trust, &self.shared);
             by_port.entry((listener.protocol.transport(), listener.port)).or_default().push(Arc::new(routed));
         }

@@ -1,6 +1,7 @@
 //! Ports of a Gateway, backends and clients in one process over loopback. Tables are made from rules; where the rules
 //! come from is tested with the cluster.
 
+mod cluster;
 mod filters;
 mod http;
 mod load;
@@ -18,8 +19,8 @@ use api::view::EndpointSlice;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use routing::cluster::RouteState;
 use routing::model::{
-    Backend, BackendProtocol, BackendTls, InvalidTarget, ListenerConfig, ListenerId, ListenerProtocol, Matches, RouteId,
-    RouteKind, Rule, ServiceTarget, StreamRule, Target,
+    Backend, BackendProtocol, BackendTls, InvalidTarget, ListenerConfig, ListenerId, ListenerProtocol, Matches,
+    RouteId, RouteKind, Rule, ServiceTarget, StreamRule, Target,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -100,6 +101,7 @@ fn rule(given: &Value) -> Rule {
         backend_timeout: None,
         retry: None,
         session: None,
+        policy: None,
         broken: None,
     }
 }
@@ -212,8 +214,7 @@ impl TestGateway {
             Target::Service(target) => Some(pools.upstream(target, None, trust)),
             Target::Invalid(_) => None,
         };
-        let stream =
-            stream.map(|rule| Arc::new(CompiledStream::new(&rule, &mut upstream, Arc::clone(&metrics))));
+        let stream = stream.map(|rule| Arc::new(CompiledStream::new(&rule, &mut upstream, Arc::clone(&metrics))));
         let compile = |rule: &Rule| Arc::new(CompiledRule::new(rule, &mut upstream, Arc::clone(&metrics)));
         let table = &tables[at];
         let mut new = Tables::clone(&table.load());

@@ -16,9 +16,9 @@ use rustls::{RootCertStore, ServerConfig};
 use serde::Deserialize;
 
 use crate::certificates;
+use crate::tls::UpstreamTls;
 use crate::tls::backend::{self, Expected};
 use crate::tls::frontend::{self, Certificates, ClientCertificates};
-use crate::tls::UpstreamTls;
 
 /// The key of CA certificates in a ConfigMap.
 const CA: &str = "ca.crt";
@@ -75,7 +75,8 @@ impl Trust {
 
     /// TLS towards the clients of a listener; none without a certificate.
     pub(super) fn of_listener(&self, listener: &ListenerConfig) -> Option<Arc<ServerConfig>> {
-        let found: Vec<_> = listener.certificates.iter().filter_map(|key| self.certificates.get(key).cloned()).collect();
+        let found: Vec<_> =
+            listener.certificates.iter().filter_map(|key| self.certificates.get(key).cloned()).collect();
         let certificates = Certificates::new(found)?;
         let clients = match &listener.client_validation {
             None => ClientCertificates::None,

@@ -29,7 +29,11 @@ pub(crate) struct Expected<'a> {
 }
 
 /// The configurations towards endpoints.
-pub(crate) fn config(expected: Expected<'_>, roots: Arc<RootCertStore>, client: Option<Arc<CertifiedKey>>) -> UpstreamTls {
+pub(crate) fn config(
+    expected: Expected<'_>,
+    roots: Arc<RootCertStore>,
+    client: Option<Arc<CertifiedKey>>,
+) -> UpstreamTls {
     let name = ServerName::try_from(expected.name.to_owned()).ok();
     let provider = provider();
     let verifier: Arc<dyn ServerCertVerifier> = match expected.verify {
@@ -79,9 +83,7 @@ impl Verifier {
 /// Whether a certificate is for a host; for a wildcard, whether it names the same wildcard.
 fn is_named(certificate: &CertificateDer<'_>, parsed: &ParsedCertificate<'_>, host: &str) -> bool {
     if host.starts_with("*.") {
-        let is_it = |general: &GeneralName<'_>| {
-            matches!(general, GeneralName::DNSName(have) if have.eq_ignore_ascii_case(host))
-        };
+        let is_it = |general: &GeneralName<'_>| matches!(general, GeneralName::DNSName(have) if have.eq_ignore_ascii_case(host));
         return has_general_name(certificate, is_it);
     }
     ServerName::try_from(host).is_ok_and(|name| verify_server_name(parsed, &name).is_ok())

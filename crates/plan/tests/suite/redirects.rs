@@ -121,7 +121,12 @@ fn without_a_listener_connections_are_rejected_and_reach_no_pod() {
     world.say(redirects(&[]));
     refused(&world, STRANGER, VIP);
     // A redirect for another Service or port changes nothing.
-    let other = Redirect { service: "default/web".into(), port: "http".into(), protocol: Protocol::Tcp, listener: ([192, 0, 2, 1], 1).into() };
+    let other = Redirect {
+        service: "default/web".into(),
+        port: "http".into(),
+        protocol: Protocol::Tcp,
+        listener: ([192, 0, 2, 1], 1).into(),
+    };
     world.say(Update::Redirects(Arc::new([other].into())));
     refused(&world, STRANGER, VIP);
     assert_eq!(ends(&world.forward(STRANGER, VIP, 80).backends), "7");

@@ -9,6 +9,7 @@ use api::{adopted, balancer_certificate, object, selector};
 use serde_json::Value;
 use store::{Entry, Key, Store, Table};
 
+use super::gateways;
 use super::node::{Referenced, Relations};
 
 const PODS: &str = "pods";
@@ -29,6 +30,9 @@ impl Relations for Stored<'_> {
         if what == Referenced::Secret
             && (self.is_password_of_a_peer(node, namespace, name) || self.is_certificate_of_a_balancer(namespace, name))
         {
+            return true;
+        }
+        if gateways::refer_to(self.0, what, namespace, name) {
             return true;
         }
         let Ok(found) = self.0.range(Table::named(PODS), &format!("{namespace}/"), None) else { return false };
@@ -73,7 +77,7 @@ impl Stored<'_> {
 }
 
 /// Whether an object may contain a text as a whole string.
-fn may_say(entry: &Entry, text: &str) -> bool {
+pub(super) fn may_say(entry: &Entry, text: &str) -> bool {
     let quoted = format!("\"{text}\"");
     entry.value.windows(quoted.len()).any(|window| window == quoted.as_bytes())
 }

@@ -21,14 +21,15 @@ const COMPONENT: &str = "waypost-gateway";
 pub(super) struct Gateway(Option<gateway::Gateway>);
 
 impl Gateway {
-    /// Starts it, if this machine has load balancers' addresses (`announces`).
+    /// Starts it, if the proxy of this machine serves addresses of load balancers (`balances`): packets for them come
+    /// from other machines where they are announced, and from local Pods everywhere.
     pub(super) fn start(
         source: Arc<dyn Source>,
         remote: &Remote,
         proxy: &ProxyArguments,
-        announces: bool,
+        balances: bool,
     ) -> anyhow::Result<Self> {
-        if !announces || proxy.proxy_mode == ProxyMode::None {
+        if !balances || proxy.proxy_mode == ProxyMode::None {
             return Ok(Self(None));
         }
         let node = super::agent::node_name(proxy.node_name.as_deref());

@@ -25,7 +25,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         let remote =
             Remote::new(&kubeconfig).with_context(|| format!("reading the kubeconfig {}", kubeconfig.display()))?;
         credentials.keep(&remote);
-        let balances = arguments.does(Role::Announce) && arguments.does(Role::Proxy);
+        let balances = arguments.does(Role::Proxy);
         let gateway = Gateway::start(Arc::new(remote.clone()), &remote, &arguments.proxy, balances)?;
         let environment = Environment {
             source: &remote,

@@ -63,7 +63,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             None => Api::here(&settings, machine).await?,
         };
         let on_loopback = settings.service_cluster_ip_range.iter().any(|range| range.addr().is_loopback());
-        let balances = announces && settings.balancing.is_on();
+        let balances = settings.balancing.is_on() && !rootless;
         let gateway = Gateway::start(api.source.clone(), &api.remote, &proxying, balances)?;
         let environment = Environment {
             source: &*api.source,

@@ -95,7 +95,8 @@ fn requests_are_divided_by_weight() {
     for name in ["one", "two"] {
         gateway.service(name, &[named(name)]);
     }
-    let backends = json!([{"name": "one", "weight": 70}, {"name": "two", "weight": 20}, {"name": "invalid", "weight": 10}]);
+    let backends =
+        json!([{"name": "one", "weight": 70}, {"name": "two", "weight": 20}, {"name": "invalid", "weight": 10}]);
     gateway.route("http", "web", &[], vec![rule(&json!({"backends": backends}))]);
     let mut stream = gateway.connect();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -128,7 +129,11 @@ fn failed_grpc_calls_have_a_grpc_status() {
                 .body(Full::new(Bytes::new()))
                 .expect("a request");
             let answer = sender.send_request(request).await.expect("an answer");
-            assert_eq!((answer.status().as_u16(), &answer.headers()["grpc-status"]), (200, &HeaderValue::from_static(expected)), "{host}");
+            assert_eq!(
+                (answer.status().as_u16(), &answer.headers()["grpc-status"]),
+                (200, &HeaderValue::from_static(expected)),
+                "{host}"
+            );
             assert_eq!(answer.headers()["content-type"], "application/grpc");
         }
     });
@@ -154,5 +159,7 @@ fn requests_are_counted_per_route() {
     ] {
         assert!(shown.lines().any(|one| one == line), "{line} is no line of\n{shown}");
     }
-    assert!(shown.contains("waypost_gateway_route_seconds_total{gateway=\"shop/public\",route=\"HTTPRoute/shop/web\"}"));
+    assert!(
+        shown.contains("waypost_gateway_route_seconds_total{gateway=\"shop/public\",route=\"HTTPRoute/shop/web\"}")
+    );
 }

@@ -230,7 +230,8 @@ fn certificates_of_clients_are_required_or_requested() {
         config_map(&mut trust, "clients", &clients.pem);
         let authorities = vec!["shop/clients".into()];
         let validation = Some(ClientValidation { authorities, insecure_fallback });
-        let config = ListenerConfig { client_validation: validation, ..listener("https", ListenerProtocol::Https, None) };
+        let config =
+            ListenerConfig { client_validation: validation, ..listener("https", ListenerProtocol::Https, None) };
         let mut gateway = TestGateway::with(&[config], trust);
         gateway.service("one", &[named("one")]);
         gateway.simple("https", "web", &[], &["one"]);

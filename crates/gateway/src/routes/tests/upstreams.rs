@@ -79,8 +79,8 @@ fn a_body_too_large_to_keep_is_sent_once() {
     let (pod, count) = failing(1, 503);
     let gateway = with_rule(retry(3), &[pod]);
     let body = "x".repeat(100_000);
-    let answer =
-        gateway.ask(&format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n{body}"));
+    let answer = gateway
+        .ask(&format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n{body}"));
     assert_eq!((code(&answer), count.load(Relaxed)), (503, 1));
 }
 
@@ -145,10 +145,13 @@ fn h2c_backends_get_http_2() {
         let address = server.local_addr().expect("an address");
         tokio::spawn(async move {
             while let Ok((stream, _)) = server.accept().await {
-                let service = hyper::service::service_fn(|request: ::http::Request<hyper::body::Incoming>| async move {
-                    let shown = format!("{:?} {}", request.version(), request.uri());
-                    Ok::<_, std::convert::Infallible>(::http::Response::new(http_body_util::Full::new(bytes::Bytes::from(shown))))
-                });
+                let service =
+                    hyper::service::service_fn(|request: ::http::Request<hyper::body::Incoming>| async move {
+                        let shown = format!("{:?} {}", request.version(), request.uri());
+                        Ok::<_, std::convert::Infallible>(::http::Response::new(http_body_util::Full::new(
+                            bytes::Bytes::from(shown),
+                        )))
+                    });
                 let serving = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
                 tokio::spawn(serving.serve_connection(hyper_util::rt::TokioIo::new(stream), service));
             }

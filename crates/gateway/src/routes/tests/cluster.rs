@@ -1,0 +1,105 @@
+//! From objects to responses: a gateway that watches a server.
+
+use std::io::Write as _;
+
+use api::gateway_api::watched;
+use api::kinds;
+use client::memory::Memory;
+use plan::Protocol;
+
+use super::*;
+use crate::controller::{Gateway, Settings};
+use crate::tests::next_answer;
+
+/// A Service with one endpoint.
+fn service(memory: &Memory, name: &str, pod: SocketAddr) {
+    memory.put(
+        &kinds::service::KIND,
+        json!({
+            "metadata": {"namespace": "shop", "name": name},
+            "spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ports": [{"port": 80, "protocol": "TCP"}]},
+        }),
+    );
+    memory.put(
+        &kinds::endpointslice::KIND,
+        json!({
+            "metadata": {"namespace": "shop", "name": name, "labels": {"kubernetes.io/service-name": name}},
+            "addressType": "IPv4", "ports": [{"name": "", "port": pod.port(), "protocol": "TCP"}],
+            "endpoints": [{"addresses": [pod.ip().to_string()], "conditions": {"ready": true}}],
+        }),
+    );
+}
+
+fn route(memory: &Memory, name: &str, backend: &str) {
+    memory.put(&watched::HTTP_ROUTE, json!({
+        "metadata": {"namespace": "shop", "name": name, "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1},
+        "spec": {"parentRefs": [{"name": "public"}], "hostnames": [format!("{name}.example")],
+                 "rules": [{"backendRefs": [{"name": backend, "port": 80}]}]},
+    }));
+}
+
+#[test]
+fn objects_become_listeners_and_rules_and_changes_close_no_connection() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let memory = Arc::new(Memory::default());
+    memory.put(&kinds::namespace::KIND, json!({"metadata": {"name": "shop"}}));
+    memory.put(
+        &watched::GATEWAY_CLASS,
+        json!({
+            "metadata": {"name": "waypost"}, "spec": {"controllerName": "waypost.dev/gateway-controller"},
+        }),
+    );
+    for name in ["one", "two"] {
+        service(&memory, name, named(name));
+    }
+    route(&memory, "web", "one");
+    memory.put(&kinds::service::KIND, json!({
+        "metadata": {"namespace": "shop", "name": "public-waypost", "annotations": {"waypost.dev/gateway": "public"}},
+        "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.2", "ports": [{"name": "tcp-80", "port": 80}]},
+        "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}},
+    }));
+    let inside = runtime.enter();
+    let gateway = Gateway::start(
+        Arc::clone(&memory) as _,
+        Settings {
+            node: "n1".to_owned(),
+            addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            limits: Limits::default(),
+            events: Arc::new(|_| {}),
+        },
+    )
+    .expect("a gateway");
+    drop(inside);
+    memory.put(&watched::GATEWAY, json!({
+        "metadata": {"namespace": "shop", "name": "public", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1},
+        "spec": {"gatewayClassName": "waypost", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
+    }));
+    let mut redirects = gateway.redirects();
+    let redirect = runtime.block_on(async {
+        let all = redirects.wait_for(|all| !all.is_empty()).await.expect("redirects").clone();
+        all.iter().next().expect("one").clone()
+    });
+    assert_eq!(
+        (&*redirect.service, &*redirect.port, redirect.protocol),
+        ("shop/public-waypost", "tcp-80", Protocol::Tcp)
+    );
+    let mut stream = TcpStream::connect(redirect.listener).expect("a connection");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+    let mut get = |host: &str| {
+        write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("sent");
+        next_answer(&mut stream)
+    };
+    let (head, body) = get("web.example");
+    assert!(head.starts_with("http/1.1 200") && body.starts_with("one "), "{head}{body}");
+    for change in 0..50 {
+        let backend = ["two", "one"][change % 2];
+        route(&memory, "web", backend);
+        crate::tests::eventually("the change takes effect", || get("web.example").1.starts_with(backend));
+    }
+    assert!(get("other.example").0.starts_with("http/1.1 404"));
+    memory.delete(&watched::HTTP_ROUTE, "shop", "web");
+    crate::tests::eventually("the route is gone", || get("web.example").0.starts_with("http/1.1 404"));
+    memory.delete(&watched::GATEWAY, "shop", "public");
+    runtime.block_on(async { redirects.wait_for(|all| all.is_empty()).await.map(drop) }).expect("no redirect");
+}
