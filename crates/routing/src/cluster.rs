@@ -101,7 +101,13 @@ impl Cluster {
         let derived = classes.is_empty() && listeners.is_empty() && groups.is_empty() && sets.is_empty();
         let routes = self.routes.is_empty() && self.attached.is_empty() && self.reach.is_empty();
         let policies = self.verdicts.is_empty() && self.policies.is_empty();
-        objects.is_empty() && graph.is_empty() && dirty.is_empty() && parents.is_empty() && derived && routes && policies
+        objects.is_empty()
+            && graph.is_empty()
+            && dirty.is_empty()
+            && parents.is_empty()
+            && derived
+            && routes
+            && policies
     }
 
     /// The state of a GatewayClass; none unless it is ours.

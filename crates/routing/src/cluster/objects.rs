@@ -83,7 +83,10 @@ impl Objects {
         let maps = classes.is_empty() && gateways.is_empty() && sets.is_empty() && routes.is_empty();
         let more = grants.is_empty() && policies.is_empty() && services.is_empty() && namespaces.is_empty();
         let indexes = [&self.gateways_of, &self.sets_of, &self.grants_of, &self.policies_of];
-        maps && more && secrets.is_empty() && self.config_maps.is_empty() && indexes.iter().all(|index| index.is_empty())
+        maps && more
+            && secrets.is_empty()
+            && self.config_maps.is_empty()
+            && indexes.iter().all(|index| index.is_empty())
     }
 }
 

@@ -148,11 +148,24 @@ fn parents(choices: &mut Choices) -> Value {
     let set = json!({ "kind": "ListenerSet", "name": "x", "namespace": "a" });
     let port = json!({ "name": "y", "port": 443 });
     let service = json!({ "group": "", "kind": "Service", "name": "x" });
-    choices.pick(&[json!([one]), json!([named]), json!([set]), json!([one, set]), json!([named, port, service]), json!([])])
+    choices.pick(&[
+        json!([one]),
+        json!([named]),
+        json!([set]),
+        json!([one, set]),
+        json!([named, port, service]),
+        json!([]),
+    ])
 }
 
 fn hostnames(choices: &mut Choices) -> Value {
-    choices.pick(&[json!([]), json!(["a.test"]), json!(["*.test"]), json!(["A.test", "b.test"]), json!(["other.example"])])
+    choices.pick(&[
+        json!([]),
+        json!(["a.test"]),
+        json!(["*.test"]),
+        json!(["A.test", "b.test"]),
+        json!(["other.example"]),
+    ])
 }
 
 fn backends(choices: &mut Choices) -> Value {
@@ -172,11 +185,8 @@ fn http_route(choices: &mut Choices) -> Value {
         json!([{ "type": "RequestMirror", "requestMirror": { "backendRef": { "name": "y", "port": 80 } } }]),
         json!([{ "type": "ExtensionRef", "extensionRef": { "group": "g", "kind": "K", "name": "n" } }]),
     ]);
-    let matches = choices.pick(&[
-        json!([]),
-        json!([]),
-        json!([{ "path": { "type": "RegularExpression", "value": "[" } }]),
-    ]);
+    let matches =
+        choices.pick(&[json!([]), json!([]), json!([{ "path": { "type": "RegularExpression", "value": "[" } }])]);
     let rule = json!({ "filters": filters, "matches": matches, "backendRefs": backends(choices) });
     let second = json!({ "backendRefs": backends(choices) });
     let rules = choices.pick(&[json!([rule]), json!([rule, second]), json!([])]);

@@ -47,7 +47,10 @@ impl Seen {
             }
         }
         Self {
-            classes: ["one", "two"].iter().filter_map(|name| Some(((*name).into(), cluster.class(name)?.clone()))).collect(),
+            classes: ["one", "two"]
+                .iter()
+                .filter_map(|name| Some(((*name).into(), cluster.class(name)?.clone())))
+                .collect(),
             gateways: keys().filter_map(|key| Some((Arc::clone(&key), cluster.gateway(&key)?.clone()))).collect(),
             sets: keys().filter_map(|key| Some((Arc::clone(&key), cluster.listener_set(&key)?.clone()))).collect(),
             policies: keys().filter_map(|key| Some((Arc::clone(&key), cluster.policy(&key)?.clone()))).collect(),
@@ -87,7 +90,8 @@ fn check_touched(before: &Seen, after: &Seen, touched: &Touched) {
     assert_eq!(touched.policies, differing(&before.policies, &after.policies), "policies");
     assert_eq!(touched.routes, differing(&before.routes, &after.routes), "routes");
     assert_eq!(touched.configs, differing(&before.configs, &after.configs), "configs");
-    let missed = |one: BTreeSet<Arc<str>>, touched: &BTreeSet<Arc<str>>| one.difference(touched).cloned().collect::<Vec<_>>();
+    let missed =
+        |one: BTreeSet<Arc<str>>, touched: &BTreeSet<Arc<str>>| one.difference(touched).cloned().collect::<Vec<_>>();
     assert_eq!(missed(differing(&before.gateways, &after.gateways), &touched.gateways), [], "gateways");
     assert_eq!(missed(differing(&before.sets, &after.sets), &touched.sets), [], "sets");
     let content = |seen: &Seen| -> BTreeMap<_, _> {

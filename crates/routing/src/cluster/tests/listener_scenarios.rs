@@ -44,17 +44,27 @@ fn requested_addresses_are_supported_and_usable_or_say_why_not() {
     let mut world = World::new();
     let mut judge = |addresses: Value, have: &[&str]| {
         world.address("gw", have);
-        world.put("Gateway", "gw", json!({ "gatewayClassName": "ours", "addresses": addresses,
-            "listeners": [http("web", 8080, "")] }));
+        world.put(
+            "Gateway",
+            "gw",
+            json!({ "gatewayClassName": "ours", "addresses": addresses,
+            "listeners": [http("web", 8080, "")] }),
+        );
         let state = world.state("gw");
         [&state.accepted, &state.programmed, &state.addresses_assigned].map(short)
     };
-    let (odd, unusable, usable) =
-        (json!({ "type": "test/odd", "value": "x" }), json!({ "value": "203.0.113.1" }), json!({ "value": "192.0.2.9" }));
+    let (odd, unusable, usable) = (
+        json!({ "type": "test/odd", "value": "x" }),
+        json!({ "value": "203.0.113.1" }),
+        json!({ "value": "192.0.2.9" }),
+    );
     let all = json!([odd, unusable, usable]);
     assert_eq!(judge(all, &["192.0.2.9"])[..2], ["False/UnsupportedAddress", "False/Invalid"]);
     let two = json!([unusable, usable]);
-    assert_eq!(judge(two.clone(), &["192.0.2.9"]), ["True/Accepted", "False/AddressNotUsable", "False/PartiallyAssigned"]);
+    assert_eq!(
+        judge(two.clone(), &["192.0.2.9"]),
+        ["True/Accepted", "False/AddressNotUsable", "False/PartiallyAssigned"]
+    );
     assert_eq!(judge(two, &[]), ["True/Accepted", "False/AddressNotUsable", "False/NotAssigned"]);
     let good = ["True/Accepted", "True/Programmed", "True/AddressesAssigned"];
     assert_eq!(judge(json!([usable]), &["192.0.2.9"]), good);
@@ -68,12 +78,20 @@ fn parameters_of_unknown_kinds_are_refused() {
     let mut world = World::new();
     world.gateway("gw", json!([http("web", 80, "")]));
     assert_eq!(world.served("gw"), ["web"]);
-    world.put("Gateway", "gw", json!({ "gatewayClassName": "ours", "listeners": [http("web", 80, "")],
-        "infrastructure": { "parametersRef": { "group": "invalid.io", "kind": "Invalid", "name": "x" } } }));
+    world.put(
+        "Gateway",
+        "gw",
+        json!({ "gatewayClassName": "ours", "listeners": [http("web", 80, "")],
+        "infrastructure": { "parametersRef": { "group": "invalid.io", "kind": "Invalid", "name": "x" } } }),
+    );
     assert_eq!(short(&world.state("gw").accepted), "False/InvalidParameters");
     assert!(world.0.config("infra/gw").is_none());
     let parameters = json!({ "group": "g", "kind": "K", "name": "n" });
-    world.put("GatewayClass", "ours", json!({ "controllerName": api::view::gateway_api::CONTROLLER, "parametersRef": parameters }));
+    world.put(
+        "GatewayClass",
+        "ours",
+        json!({ "controllerName": api::view::gateway_api::CONTROLLER, "parametersRef": parameters }),
+    );
     assert_eq!(short(&world.0.class("ours").expect("ours").accepted), "False/InvalidParameters");
 }
 
@@ -159,8 +177,11 @@ fn kinds_of_routes_are_those_that_fit_the_protocol() {
     for (protocol, tls, kinds, supported, resolved) in cases {
         let mut world = World::new();
         let kinds: Vec<_> = kinds.iter().map(|kind| json!({ "kind": kind })).collect();
-        world.gateway("gw", json!([{ "name": "l", "port": 80, "protocol": protocol, "tls": tls,
-            "allowedRoutes": { "kinds": kinds } }]));
+        world.gateway(
+            "gw",
+            json!([{ "name": "l", "port": 80, "protocol": protocol, "tls": tls,
+            "allowedRoutes": { "kinds": kinds } }]),
+        );
         let listener = world.listener("gw", "l");
         assert_eq!(listener.supported_kinds, supported, "{protocol} {kinds:?}");
         assert_eq!(short(&listener.resolved_refs), resolved);
@@ -184,18 +205,35 @@ fn some_bad_listeners_leave_the_gateway_accepted() {
 
 #[test]
 fn nobody_wins_a_conflict_inside_a_gateway() {
-    let tls = |name: &str, host: &str, mode: &str| json!({ "name": name, "port": 443, "protocol": "TLS", "hostname": host,
-        "tls": { "mode": mode, "certificateRefs": [{ "name": "cert" }] } });
+    let tls = |name: &str, host: &str, mode: &str| {
+        json!({ "name": name, "port": 443, "protocol": "TLS", "hostname": host,
+        "tls": { "mode": mode, "certificateRefs": [{ "name": "cert" }] } })
+    };
     let tcp = |name: &str, port: u16| json!({ "name": name, "port": port, "protocol": "TCP" });
     let udp = |name: &str, port: u16| json!({ "name": name, "port": port, "protocol": "UDP" });
     let mut secure = https("b", 443, json!({ "name": "cert" }));
     let cases = [
         (json!([http("a", 80, "a.test"), http("b", 80, "b.test"), http("c", 80, "")]), [None, None, None]),
-        (json!([http("a", 443, "a.test"), secure, http("c", 80, "")]), [Some("ProtocolConflict"), Some("ProtocolConflict"), None]),
-        (json!([http("a", 80, "x.test"), http("b", 80, "x.test"), http("c", 80, "")]), [Some("HostnameConflict"), Some("HostnameConflict"), None]),
-        (json!([tls("a", "a.test", "Passthrough"), tls("b", "b.test", "Terminate"), http("c", 80, "")]), [None, None, None]),
-        (json!([tls("a", "a.test", "Passthrough"), tls("b", "a.test", "Terminate"), http("c", 80, "")]), [Some("HostnameConflict"), Some("HostnameConflict"), None]),
-        (json!([tcp("a", 80), http("b", 80, ""), udp("c", 80)]), [Some("ProtocolConflict"), Some("ProtocolConflict"), None]),
+        (
+            json!([http("a", 443, "a.test"), secure, http("c", 80, "")]),
+            [Some("ProtocolConflict"), Some("ProtocolConflict"), None],
+        ),
+        (
+            json!([http("a", 80, "x.test"), http("b", 80, "x.test"), http("c", 80, "")]),
+            [Some("HostnameConflict"), Some("HostnameConflict"), None],
+        ),
+        (
+            json!([tls("a", "a.test", "Passthrough"), tls("b", "b.test", "Terminate"), http("c", 80, "")]),
+            [None, None, None],
+        ),
+        (
+            json!([tls("a", "a.test", "Passthrough"), tls("b", "a.test", "Terminate"), http("c", 80, "")]),
+            [Some("HostnameConflict"), Some("HostnameConflict"), None],
+        ),
+        (
+            json!([tcp("a", 80), http("b", 80, ""), udp("c", 80)]),
+            [Some("ProtocolConflict"), Some("ProtocolConflict"), None],
+        ),
         (json!([tcp("a", 90), tcp("b", 90), udp("c", 90)]), [Some("ProtocolConflict"), Some("ProtocolConflict"), None]),
     ];
     for (listeners, expected) in cases {
@@ -247,8 +285,12 @@ fn listener_sets_are_allowed_by_namespace() {
     for (namespaces, expected) in cases {
         let mut world = World::new();
         world.address("gw", &["192.0.2.1"]);
-        world.put("Gateway", "gw", json!({ "gatewayClassName": "ours", "listeners": [http("web", 80, "gw.test")],
-            "allowedListeners": { "namespaces": namespaces } }));
+        world.put(
+            "Gateway",
+            "gw",
+            json!({ "gatewayClassName": "ours", "listeners": [http("web", 80, "gw.test")],
+            "allowedListeners": { "namespaces": namespaces } }),
+        );
         world.put("ListenerSet", "infra/s", set("gw", json!([http("one", 80, "one.test")])));
         world.put("ListenerSet", "apps/s", set("gw", json!([http("two", 80, "two.test")])));
         for (key, allowed) in ["infra/s", "apps/s"].into_iter().zip(expected) {
@@ -269,8 +311,10 @@ fn the_earlier_object_wins_a_conflict_with_a_listener_set() {
         (http("taken", 80, "gw.test"), https("taken", 80, json!({ "name": "cert" })), "ProtocolConflict"),
     ] {
         let mut world = World::new();
-        let at = |listeners: Value, day: u8| json!({ "spec": set("gw", listeners),
-            "metadata": { "creationTimestamp": format!("2026-01-0{day}T00:00:00Z"), "generation": 1 } });
+        let at = |listeners: Value, day: u8| {
+            json!({ "spec": set("gw", listeners),
+            "metadata": { "creationTimestamp": format!("2026-01-0{day}T00:00:00Z"), "generation": 1 } })
+        };
         world.gateway("gw", json!([taken]));
         world.put_with("ListenerSet", "younger", at(json!([http("s", 81, "s.test")]), 2));
         world.put_with("ListenerSet", "older", at(json!([other, http("s", 81, "s.test")]), 1));
@@ -298,8 +342,12 @@ fn a_set_follows_the_state_of_its_gateway() {
     world.address("gw", &[]);
     assert_eq!(short(&world.set("s").accepted), "True/Accepted");
     assert_eq!(short(&world.set("s").programmed), "False/ParentNotProgrammed");
-    world.put("Gateway", "gw", json!({ "gatewayClassName": "ours", "listeners": [{ "name": "x", "port": 1, "protocol": "odd" }],
-        "allowedListeners": { "namespaces": { "from": "All" } } }));
+    world.put(
+        "Gateway",
+        "gw",
+        json!({ "gatewayClassName": "ours", "listeners": [{ "name": "x", "port": 1, "protocol": "odd" }],
+        "allowedListeners": { "namespaces": { "from": "All" } } }),
+    );
     assert_eq!(short(&world.set("s").accepted), "False/ParentNotAccepted");
     assert_eq!(short(&world.set("s").programmed), "False/ParentNotProgrammed");
     world.delete("Gateway", "gw");
@@ -344,9 +392,14 @@ fn client_validation_is_by_port_and_for_https_only() {
         [443, 7443, 8443, 6443, 9443].map(|port| https(&port.to_string(), port, certificate())).to_vec();
     listeners.push(http("web", 80, ""));
     world.gateway("gw", json!([]));
-    world.put("Gateway", "gw", json!({ "gatewayClassName": "ours", "listeners": listeners, "tls": { "frontend": {
-        "default": validation(json!([config_map("ca")])), "perPort": per_port } } }));
-    let bad = |reason: &str| ["False/NoValidCACertificate".to_owned(), "False/Invalid".to_owned(), format!("False/{reason}")];
+    world.put(
+        "Gateway",
+        "gw",
+        json!({ "gatewayClassName": "ours", "listeners": listeners, "tls": { "frontend": {
+        "default": validation(json!([config_map("ca")])), "perPort": per_port } } }),
+    );
+    let bad =
+        |reason: &str| ["False/NoValidCACertificate".to_owned(), "False/Invalid".to_owned(), format!("False/{reason}")];
     assert_eq!(conditions(world.listener("gw", "443")), GOOD);
     assert_eq!(conditions(world.listener("gw", "web")), GOOD, "not for HTTP");
     assert_eq!(conditions(world.listener("gw", "7443")), bad("InvalidCACertificateRef"));
@@ -366,9 +419,14 @@ fn client_validation_is_by_port_and_for_https_only() {
 fn an_insecure_frontend_is_reported() {
     let mut world = World::new();
     world.config_map("ca", Some(CaState::Bundle));
-    let validation = json!({ "mode": "AllowInsecureFallback", "caCertificateRefs": [{ "kind": "ConfigMap", "name": "ca" }] });
-    world.put("Gateway", "gw", json!({ "gatewayClassName": "ours", "listeners": [https("https", 443, json!({ "name": "cert" }))],
-        "tls": { "frontend": { "default": { "validation": validation } } } }));
+    let validation =
+        json!({ "mode": "AllowInsecureFallback", "caCertificateRefs": [{ "kind": "ConfigMap", "name": "ca" }] });
+    world.put(
+        "Gateway",
+        "gw",
+        json!({ "gatewayClassName": "ours", "listeners": [https("https", 443, json!({ "name": "cert" }))],
+        "tls": { "frontend": { "default": { "validation": validation } } } }),
+    );
     let verdict = world.state("gw").insecure_frontend.as_ref().map(short);
     assert_eq!(verdict.as_deref(), Some("True/ConfigurationChanged"));
 }
@@ -385,8 +443,12 @@ fn a_bad_client_certificate_does_not_stop_the_gateway() {
     for (reference, expected) in cases {
         let mut world = World::new();
         world.address("gw", &["192.0.2.1"]);
-        world.put("Gateway", "gw", json!({ "gatewayClassName": "ours", "listeners": [http("web", 80, "")],
-            "tls": { "backend": { "clientCertificateRef": reference } } }));
+        world.put(
+            "Gateway",
+            "gw",
+            json!({ "gatewayClassName": "ours", "listeners": [http("web", 80, "")],
+            "tls": { "backend": { "clientCertificateRef": reference } } }),
+        );
         let state = world.state("gw");
         assert_eq!([&state.accepted, &state.programmed].map(short), ["True/Accepted", "True/Programmed"]);
         assert_eq!(short(&state.resolved_refs), expected, "{reference}");
@@ -406,6 +468,10 @@ fn states_carry_the_generation() {
     assert_eq!(touched.gateways.len(), 1);
     assert!(world.put_with("Gateway", "gw", object).is_empty(), "nothing differs");
     let controller = api::view::gateway_api::CONTROLLER;
-    world.put_with("GatewayClass", "ours", json!({ "metadata": { "generation": 3 }, "spec": { "controllerName": controller } }));
+    world.put_with(
+        "GatewayClass",
+        "ours",
+        json!({ "metadata": { "generation": 3 }, "spec": { "controllerName": controller } }),
+    );
     assert_eq!(world.0.class("ours").map(|class| class.generation), Some(3));
 }

@@ -14,8 +14,12 @@ fn world() -> World {
     world.config_map("ca", Some(CaState::Bundle));
     world.gateway("gw", json!([{ "name": "l", "port": 80, "protocol": "HTTP" }]));
     world.put("Service", "tls", json!({ "ports": [{ "name": "one", "port": 1 }, { "name": "two", "port": 2 }] }));
-    world.put("HTTPRoute", "r", json!({ "parentRefs": [{ "name": "gw" }], "rules": [{ "backendRefs": [
-        { "name": "tls", "port": 1 }, { "name": "tls", "port": 2 }] }] }));
+    world.put(
+        "HTTPRoute",
+        "r",
+        json!({ "parentRefs": [{ "name": "gw" }], "rules": [{ "backendRefs": [
+        { "name": "tls", "port": 1 }, { "name": "tls", "port": 2 }] }] }),
+    );
     world
 }
 
@@ -75,7 +79,11 @@ fn a_policy_without_valid_certificates_never_leads_to_plain_connections() {
     let cases = [
         (ca("missing"), "False/NoValidCACertificate", "False/InvalidCACertificateRef"),
         (ca("malformed"), "False/NoValidCACertificate", "False/InvalidCACertificateRef"),
-        (json!([{ "group": "odd.example", "kind": "Odd", "name": "ca" }]), "False/NoValidCACertificate", "False/InvalidKind"),
+        (
+            json!([{ "group": "odd.example", "kind": "Odd", "name": "ca" }]),
+            "False/NoValidCACertificate",
+            "False/InvalidKind",
+        ),
     ];
     for (authorities, accepted, resolved) in cases {
         let mut world = world();
@@ -137,7 +145,8 @@ fn targets_must_exist_and_settings_must_be_known() {
     world.put_with("BackendTLSPolicy", "p", policy(json!([target(Some("three"))]), ca("ca"), "a.test", 1));
     assert_eq!(short(&world.policy("p").accepted), "False/TargetNotFound");
     let mut object = policy(json!([target(None)]), json!([]), "a.test", 1);
-    for (known, accepted, host) in [("System", "True/Accepted", "a.test"), ("Odd", "False/Invalid", "InvalidTlsPolicy")] {
+    for (known, accepted, host) in [("System", "True/Accepted", "a.test"), ("Odd", "False/Invalid", "InvalidTlsPolicy")]
+    {
         object["spec"]["validation"]["wellKnownCACertificates"] = known.into();
         world.put_with("BackendTLSPolicy", "p", object.clone());
         assert_eq!(short(&world.policy("p").accepted), accepted);
@@ -160,7 +169,11 @@ fn subject_alt_names_are_carried_over() {
 #[test]
 fn a_policy_makes_https_backends_reachable() {
     let mut world = world();
-    world.put("Service", "tls", json!({ "ports": [{ "name": "one", "port": 1, "appProtocol": "HTTPS" }, { "name": "two", "port": 2 }] }));
+    world.put(
+        "Service",
+        "tls",
+        json!({ "ports": [{ "name": "one", "port": 1, "appProtocol": "HTTPS" }, { "name": "two", "port": 2 }] }),
+    );
     assert_eq!(hostnames(&world)[0], "UnsupportedProtocol");
     world.put_with("BackendTLSPolicy", "p", policy(json!([target(None)]), ca("ca"), "a.test", 1));
     assert_eq!(hostnames(&world)[0], "a.test");
@@ -170,10 +183,17 @@ fn a_policy_makes_https_backends_reachable() {
 fn policies_apply_to_tls_routes_where_tls_ends() {
     for (mode, expected) in [("Terminate", Some("a.test")), ("Passthrough", None)] {
         let mut world = world();
-        world.gateway("tls-gw", json!([{ "name": "l", "port": 443, "protocol": "TLS",
-            "tls": { "mode": mode, "certificateRefs": [{ "name": "cert" }] } }]));
-        world.put("TLSRoute", "t", json!({ "parentRefs": [{ "name": "tls-gw" }], "hostnames": ["a.test"],
-            "rules": [{ "backendRefs": [{ "name": "tls", "port": 1 }] }] }));
+        world.gateway(
+            "tls-gw",
+            json!([{ "name": "l", "port": 443, "protocol": "TLS",
+            "tls": { "mode": mode, "certificateRefs": [{ "name": "cert" }] } }]),
+        );
+        world.put(
+            "TLSRoute",
+            "t",
+            json!({ "parentRefs": [{ "name": "tls-gw" }], "hostnames": ["a.test"],
+            "rules": [{ "backendRefs": [{ "name": "tls", "port": 1 }] }] }),
+        );
         world.put_with("BackendTLSPolicy", "p", policy(json!([target(None)]), ca("ca"), "a.test", 1));
         let stream = world.route(RouteKind::Tls, "t").stream.clone().expect("a rule");
         let Target::Service(found) = &stream.backends[0].target else { panic!("{stream:?}") };

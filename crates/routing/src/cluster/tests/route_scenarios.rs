@@ -49,7 +49,10 @@ fn the_first_step_that_leaves_no_listener_gives_the_reason() {
         selected["allowedRoutes"]["namespaces"]["selector"] = json!({ "matchLabels": { "team": "apps" } });
         let mut host = listener("host", 82, "HTTP", "Same");
         host["hostname"] = "other.example".into();
-        world.gateway("gw", json!([listener("web", 80, "HTTP", "Same"), selected, listener("tcp", 9000, "TCP", "Same"), host]));
+        world.gateway(
+            "gw",
+            json!([listener("web", 80, "HTTP", "Same"), selected, listener("tcp", 9000, "TCP", "Same"), host]),
+        );
         world.put("HTTPRoute", key, route(json!([parent]), json!(["a.test"]), web()));
         assert_eq!(accepted(&world, RouteKind::Http, key), expected, "{parent} of {key}");
         let is_attached = expected == "True/Accepted";
@@ -62,8 +65,13 @@ fn the_first_step_that_leaves_no_listener_gives_the_reason() {
 #[test]
 fn parents_that_are_not_ours_are_left_out() {
     let mut world = World::new();
-    world.put("Gateway", "foreign", json!({ "gatewayClassName": "foreign", "listeners": [listener("web", 80, "HTTP", "All")] }));
-    let parents = json!([{ "name": "foreign" }, { "name": "missing" }, { "group": "", "kind": "Service", "name": "web" }]);
+    world.put(
+        "Gateway",
+        "foreign",
+        json!({ "gatewayClassName": "foreign", "listeners": [listener("web", 80, "HTTP", "All")] }),
+    );
+    let parents =
+        json!([{ "name": "foreign" }, { "name": "missing" }, { "group": "", "kind": "Service", "name": "web" }]);
     world.put("HTTPRoute", "r", route(parents, json!([]), web()));
     assert_eq!(world.route(RouteKind::Http, "r").parents, []);
     world.gateway("missing", json!([listener("web", 80, "HTTP", "All")]));
@@ -95,7 +103,11 @@ fn hostnames_of_a_listener_are_those_that_intersect() {
     let cases: [(&str, &[&str], &[&str]); 7] = [
         ("very.specific.com", &["non.matching.com", "*.nonmatching.io", "very.specific.com"], &["very.specific.com"]),
         ("very.specific.com", &["*.specific.com"], &["*.specific.com"]),
-        ("*.wildcard.io", &["non.matching.com", "wildcard.io", "foo.wildcard.io", "foo.bar.wildcard.io"], &["foo.wildcard.io", "foo.bar.wildcard.io"]),
+        (
+            "*.wildcard.io",
+            &["non.matching.com", "wildcard.io", "foo.wildcard.io", "foo.bar.wildcard.io"],
+            &["foo.wildcard.io", "foo.bar.wildcard.io"],
+        ),
         ("*.anotherwildcard.io", &["*.anotherwildcard.io"], &["*.anotherwildcard.io"]),
         ("*.a.test", &["*.test", "*.b.a.test", "*.c.test"], &["*.test", "*.b.a.test"]),
         ("", &["any.test"], &["any.test"]),
@@ -119,7 +131,11 @@ fn parents_of_a_set_and_of_its_gateway_are_judged_alone() {
     world.gateway("gw", json!([listener("gw-web", 80, "HTTP", "Same")]));
     let mut own = listener("set-web", 80, "HTTP", "Same");
     own["hostname"] = "set.test".into();
-    world.put("ListenerSet", "apps/s", json!({ "parentRef": { "name": "gw", "namespace": "infra" }, "listeners": [own] }));
+    world.put(
+        "ListenerSet",
+        "apps/s",
+        json!({ "parentRef": { "name": "gw", "namespace": "infra" }, "listeners": [own] }),
+    );
     let gateway = json!({ "name": "gw", "namespace": "infra" });
     let by_set = json!({ "kind": "ListenerSet", "name": "s", "namespace": "apps" });
     let lost = json!({ "name": "gw", "namespace": "infra", "sectionName": "set-web" });
@@ -137,8 +153,11 @@ fn parents_of_a_set_and_of_its_gateway_are_judged_alone() {
 #[test]
 fn routes_are_counted_whatever_the_state_of_the_listener_is() {
     let mut world = World::new();
-    world.gateway("gw", json!([{ "name": "https", "port": 443, "protocol": "HTTPS",
-        "tls": { "certificateRefs": [{ "name": "missing" }] } }]));
+    world.gateway(
+        "gw",
+        json!([{ "name": "https", "port": 443, "protocol": "HTTPS",
+        "tls": { "certificateRefs": [{ "name": "missing" }] } }]),
+    );
     let missing = json!({ "name": "missing", "port": 80 });
     world.put("HTTPRoute", "one", route(json!([{ "name": "gw" }]), json!([]), missing));
     world.put("HTTPRoute", "two", route(json!([{ "name": "gw" }]), json!([]), web()));
@@ -156,7 +175,11 @@ fn two_stream_routes_of_a_listener_are_both_attached() {
         world.gateway("gw", json!([listener("a", 90, protocol, "Same"), listener("b", 91, protocol, "Same")]));
         let backend = json!({ "name": "web", "port": port });
         world.put(kind.name(), "all", route(json!([{ "name": "gw" }]), json!([]), backend.clone()));
-        world.put(kind.name(), "one", route(json!([{ "name": "gw", "sectionName": "a", "port": 90 }]), json!([]), backend));
+        world.put(
+            kind.name(),
+            "one",
+            route(json!([{ "name": "gw", "sectionName": "a", "port": 90 }]), json!([]), backend),
+        );
         let counts: Vec<_> = world.state("gw").listeners.iter().map(|listener| listener.attached_routes).collect();
         assert_eq!(counts, [2, 1]);
         let stream = world.route(kind, "all").stream.clone().expect("a rule");
@@ -173,7 +196,10 @@ fn backends_are_resolved_or_say_why_not() {
         (json!({ "name": "web", "port": 53 }), "False/BackendNotFound"),
         (json!({ "name": "web" }), "False/BackendNotFound"),
         (json!({ "name": "nonexistent", "port": 80 }), "False/BackendNotFound"),
-        (json!({ "group": "unknownkind.example.com", "kind": "NonExistent", "name": "web", "port": 80 }), "False/InvalidKind"),
+        (
+            json!({ "group": "unknownkind.example.com", "kind": "NonExistent", "name": "web", "port": 80 }),
+            "False/InvalidKind",
+        ),
         (json!({ "kind": "NonExistent", "name": "web", "namespace": "apps" }), "False/InvalidKind"),
         (json!({ "name": "alias", "port": 80 }), "False/InvalidKind"),
         (json!({ "name": "web", "namespace": "apps", "port": 80 }), "False/RefNotPermitted"),
@@ -182,8 +208,16 @@ fn backends_are_resolved_or_say_why_not() {
     for kind in [RouteKind::Http, RouteKind::Grpc, RouteKind::Tls, RouteKind::Tcp] {
         for (backend, expected) in &cases {
             let mut world = World::new();
-            world.put("Service", "alias", json!({ "type": "ExternalName", "externalName": "a.test", "ports": [{ "port": 80 }] }));
-            let protocol = if matches!(kind, RouteKind::Tls | RouteKind::Tcp) { kind.name().trim_end_matches("Route") } else { "HTTP" };
+            world.put(
+                "Service",
+                "alias",
+                json!({ "type": "ExternalName", "externalName": "a.test", "ports": [{ "port": 80 }] }),
+            );
+            let protocol = if matches!(kind, RouteKind::Tls | RouteKind::Tcp) {
+                kind.name().trim_end_matches("Route")
+            } else {
+                "HTTP"
+            };
             world.gateway("gw", json!([listener("l", 80, protocol, "Same")]));
             world.put(kind.name(), "r", route(json!([{ "name": "gw" }]), json!(["a.test"]), backend.clone()));
             assert_eq!(resolved(&world, kind, "r"), *expected, "{kind:?} {backend}");
@@ -199,8 +233,12 @@ fn of_several_problems_the_first_of_the_order_is_the_reason() {
     let missing = json!({ "name": "missing", "port": 80 });
     let foreign = json!({ "name": "web", "namespace": "apps", "port": 80 });
     let mirror = json!([{ "type": "RequestMirror", "requestMirror": { "backendRef": foreign } }]);
-    world.put("HTTPRoute", "r", json!({ "parentRefs": [{ "name": "gw" }], "rules": [
-        { "backendRefs": [missing, web()], "filters": mirror }] }));
+    world.put(
+        "HTTPRoute",
+        "r",
+        json!({ "parentRefs": [{ "name": "gw" }], "rules": [
+        { "backendRefs": [missing, web()], "filters": mirror }] }),
+    );
     assert_eq!(resolved(&world, RouteKind::Http, "r"), "False/RefNotPermitted", "mirrors count as well");
     let rule = &world.route(RouteKind::Http, "r").rules[0];
     assert_eq!(rule.mirrors, [Target::Invalid(InvalidTarget::RefNotPermitted)]);
@@ -221,7 +259,11 @@ fn grants_for_backends_are_for_kind_namespace_and_name() {
     for (spec, permitted) in cases {
         let mut world = World::new();
         world.gateway("gw", json!([listener("l", 80, "HTTP", "Same")]));
-        world.put("HTTPRoute", "r", route(json!([{ "name": "gw" }]), json!([]), json!({ "name": "web", "namespace": "apps", "port": 80 })));
+        world.put(
+            "HTTPRoute",
+            "r",
+            route(json!([{ "name": "gw" }]), json!([]), json!({ "name": "web", "namespace": "apps", "port": 80 })),
+        );
         world.put("ReferenceGrant", "other/elsewhere", grant(("HTTPRoute", "infra"), ("Service", None)));
         assert_eq!(resolved(&world, RouteKind::Http, "r"), "False/RefNotPermitted", "a grant of another namespace");
         let touched = world.put("ReferenceGrant", "apps/g", spec.clone());
@@ -292,8 +334,12 @@ fn filters_that_cannot_be_applied_break_their_rule() {
     let mut world = World::new();
     world.gateway("gw", json!([listener("l", 80, "HTTP", "Same")]));
     let filter = json!({ "type": "ExtensionRef", "extensionRef": { "group": "g", "kind": "K", "name": "n" } });
-    world.put("HTTPRoute", "r", json!({ "parentRefs": [{ "name": "gw" }], "rules": [
-        { "backendRefs": [web()], "filters": [filter] }, { "backendRefs": [web()] }] }));
+    world.put(
+        "HTTPRoute",
+        "r",
+        json!({ "parentRefs": [{ "name": "gw" }], "rules": [
+        { "backendRefs": [web()], "filters": [filter] }, { "backendRefs": [web()] }] }),
+    );
     let parent = world.parent(RouteKind::Http, "r");
     assert_eq!(short(&parent.accepted), "True/Accepted", "its requests fail, and are not left to other routes");
     assert_eq!(parent.partially_invalid.as_ref().map(short).as_deref(), Some("True/UnsupportedValue"));
@@ -307,10 +353,14 @@ fn timeouts_and_retries_have_defaults() {
     use std::time::Duration;
     let mut world = World::new();
     world.gateway("gw", json!([listener("l", 80, "HTTP", "Same")]));
-    world.put("HTTPRoute", "r", json!({ "parentRefs": [{ "name": "gw" }], "rules": [
+    world.put(
+        "HTTPRoute",
+        "r",
+        json!({ "parentRefs": [{ "name": "gw" }], "rules": [
         { "backendRefs": [web()], "timeouts": { "request": "1m30s", "backendRequest": "0s" },
           "retry": { "codes": [503], "backoff": "250ms" } },
-        { "retry": { "attempts": 0 } }, {}] }));
+        { "retry": { "attempts": 0 } }, {}] }),
+    );
     let rules = &world.route(RouteKind::Http, "r").rules;
     assert_eq!(rules[0].request_timeout, Some(Duration::from_secs(90)));
     assert_eq!(rules[0].backend_timeout, Some(Duration::ZERO));
@@ -328,8 +378,12 @@ fn unchanged_rules_are_shared_and_a_change_touches_its_route_only() {
         world.put("HTTPRoute", name, route(json!([{ "name": "gw" }]), json!([format!("{name}.test")]), web()));
     }
     let before = world.route(RouteKind::Http, "a").rules.clone();
-    let touched = world.put("HTTPRoute", "a", json!({ "parentRefs": [{ "name": "gw" }], "hostnames": ["a.test"],
-        "rules": [{ "backendRefs": [web()] }, { "backendRefs": [] }] }));
+    let touched = world.put(
+        "HTTPRoute",
+        "a",
+        json!({ "parentRefs": [{ "name": "gw" }], "hostnames": ["a.test"],
+        "rules": [{ "backendRefs": [web()] }, { "backendRefs": [] }] }),
+    );
     let after = &world.route(RouteKind::Http, "a").rules;
     assert!(std::sync::Arc::ptr_eq(&before[0], &after[0]));
     let routes: Vec<_> = touched.route_changes.iter().map(|(_, route)| &*route.key).collect();

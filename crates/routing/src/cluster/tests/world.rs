@@ -26,7 +26,11 @@ impl World {
         }
         world.secret("cert", Some(SecretState::Certificate));
         for key in ["infra/web", "apps/web"] {
-            world.put("Service", key, json!({ "ports": [{ "port": 80 }, { "name": "dns", "port": 53, "protocol": "UDP" }] }));
+            world.put(
+                "Service",
+                key,
+                json!({ "ports": [{ "port": 80 }, { "name": "dns", "port": 53, "protocol": "UDP" }] }),
+            );
         }
         world
     }
@@ -48,14 +52,19 @@ impl World {
     /// A Gateway of the class with these listeners, and an address for it.
     pub(super) fn gateway(&mut self, name: &str, listeners: Value) -> Touched {
         self.address(name, &["192.0.2.1"]);
-        self.put("Gateway", name, json!({ "gatewayClassName": "ours", "listeners": listeners,
-            "allowedListeners": { "namespaces": { "from": "All" } } }))
+        self.put(
+            "Gateway",
+            name,
+            json!({ "gatewayClassName": "ours", "listeners": listeners,
+            "allowedListeners": { "namespaces": { "from": "All" } } }),
+        )
     }
 
     /// The addresses of the Service of a Gateway.
     pub(super) fn address(&mut self, gateway: &str, addresses: &[&str]) -> Touched {
         let ingress: Vec<_> = addresses.iter().map(|ip| json!({ "ip": ip })).collect();
-        let service = json!({ "spec": { "type": "LoadBalancer" }, "status": { "loadBalancer": { "ingress": ingress } } });
+        let service =
+            json!({ "spec": { "type": "LoadBalancer" }, "status": { "loadBalancer": { "ingress": ingress } } });
         self.put_with("Service", &format!("{gateway}-waypost"), service)
     }
 
