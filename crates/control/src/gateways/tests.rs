@@ -58,7 +58,10 @@ fn without_pool() -> Cluster {
     cluster.settings.certificate_checks = CertificateChecks(Some(Arc::new(Good)));
     cluster.settings.gateway_class = true;
     cluster.restart();
-    cluster.put("servicecidrs", json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]}}));
+    cluster.put(
+        "servicecidrs",
+        json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}),
+    );
     let mut definitions: Vec<Value> = Vec::new();
     for builder in builders(Channel::Standard) {
         let others: Vec<&Value> = definitions.iter().collect();
@@ -88,6 +91,7 @@ fn put(cluster: &mut Cluster, table: &'static str, name: &str, spec: Value) {
     object.put("apiVersion", kind.api_version());
     object.put("metadata.generation", before.map_or(0, |before| before.int("metadata.generation")) + 1);
     object.put("spec", spec);
+    kind.rules.default(&mut object);
     cluster.put(table, object);
 }
 

@@ -21,7 +21,6 @@ fn s52_a_gateway_gets_a_service_and_an_address() {
     converge(&mut cluster);
     let service = service(&cluster);
     assert_eq!(ports(&service), ["udp-53 53/UDP", "tcp-80 80/TCP", "tcp-5432 5432/TCP"]);
-    assert_eq!(service.text("metadata.annotations.waypost.dev/gateway"), "");
     assert_eq!(service.at("metadata.annotations")["waypost.dev/gateway"], "public");
     assert_eq!(service.at("metadata.labels")["gateway.networking.k8s.io/gateway-name"], "public");
     assert_eq!(service.at("metadata.labels")["gateway.networking.k8s.io/gateway-class-name"], "waypost");

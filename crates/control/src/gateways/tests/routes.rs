@@ -44,7 +44,8 @@ fn s52_foreign_parents_and_conditions_stay() {
     put_route(&mut cluster, "r");
     converge(&mut cluster);
     let foreign = json!({
-        "controllerName": "example.com/controller", "parentRef": {"name": "theirs"},
+        "controllerName": "example.com/controller",
+        "parentRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "theirs"},
         "conditions": [{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "observedGeneration": 1,
                         "lastTransitionTime": "2026-01-01T00:00:00Z"}],
     });
