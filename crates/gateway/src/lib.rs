@@ -1,13 +1,14 @@
-//! TLS termination and HTTP proxying for Services of `type: LoadBalancer`, configured by annotations: what a cloud load
-//! balancer does in front of the nodes, done on the node that receives the packet.
+//! TLS termination and HTTP proxying on the node that receives the packet: for Services of `type: LoadBalancer`,
+//! configured by annotations, and for Gateways of the Gateway API with their routes. Both share one data path.
 //!
-//! In: Services with the annotations of [`annotations`], their EndpointSlices, Secrets with certificates. Out: a
-//! listener per port, and a [`plan::Redirect`] for each, by which the proxy sends load-balancer traffic to it.
+//! In: Services with the annotations of [`annotations`], Gateways and routes, EndpointSlices, Secrets with certificates.
+//! Out: a listener per port, and a [`plan::Redirect`] for each, by which the proxy sends load-balancer traffic to it.
 //!
 //! ```text
 //! Services ──▶ controller ──▶ service_worker (task per Service): slices, Secrets ──▶ port_config (per port, read without locks)
 //!                                └──▶ redirects ──▶ proxy
-//! client ─▶ lbVIP:port ─▶ proxy rule ─▶ listener ─▶ worker ─▶ serve ─▶ http_proxy ─▶ upstream, http1 ─▶ pod
+//! Gateways, routes ──▶ routes (one cluster of routing per node) ──▶ tables of rules (swapped on change), redirects
+//! client ─▶ lbVIP:port ─▶ proxy rule ─▶ listener ─▶ worker ─▶ serve ─▶ http_proxy ─▶ forward ─▶ upstream, http1 ─▶ pod
 //!                                                                   └─▶ tcp_proxy ──────────────────▶ pod
 //! ```
 //! Pure modules: [`annotations`], [`source_ranges`], [`endpoints`], [`headers`], [`certificates`], [`http1::head`],
