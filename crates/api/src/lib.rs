@@ -19,6 +19,7 @@ pub mod dynamic_admission;
 pub mod environment;
 pub mod facts;
 pub mod field;
+pub mod gateway_api;
 pub mod hash;
 pub mod indexes;
 pub mod ip;

@@ -173,6 +173,7 @@ pub(crate) fn planner(options: Options) -> Planner {
     let redirect = |number: u16| Redirect {
         service: format!("default/s{number}").into(),
         port: "p".into(),
+        protocol: Protocol::Tcp,
         listener: (Ipv4Addr::new(10, 244, 0, 6), 41_000 + number).into(),
     };
     planner.update(Update::Redirects(Arc::new([1, 3].map(redirect).into())));

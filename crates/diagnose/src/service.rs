@@ -97,6 +97,9 @@ pub fn diagnose<C: Cluster>(cluster: &C, service: &Service) -> Diagnosis {
         (none.clone(), Some(none))
     } else if let Some(selector) = service.selector() {
         with_selector(cluster, service, selector)
+    } else if let Some(gateway) = service.gateway() {
+        let none = healthy("Gateway", format!("the routes of Gateway {gateway} say where its connections go"));
+        (none.clone(), Some(none))
     } else {
         let (pods, endpoints) = unselected::find(cluster, service);
         (pods, Some(endpoints))

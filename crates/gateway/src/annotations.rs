@@ -93,11 +93,12 @@ pub struct GatewaySpec {
     pub warnings: Vec<String>,
 }
 
-/// Parses the annotations of a Service. Empty if its load balancer is not ours.
+/// Parses the annotations of a Service. Empty if its load balancer is not ours, and for the Service of a Gateway, whose
+/// listeners the Gateway configures.
 #[must_use]
 pub fn gateway_spec(service: &Service) -> GatewaySpec {
     let mut gateway_spec = GatewaySpec::default();
-    if !service.has_own_load_balancer() {
+    if !service.has_own_load_balancer() || service.gateway().is_some() {
         return gateway_spec;
     }
     let protocol = service.metadata.annotation(BACKEND_PROTOCOL).map(str::to_ascii_lowercase);

@@ -1,18 +1,22 @@
 //! Request and response bodies, forwarded frame by frame.
 //!
 //! In: bodies of hyper and of [`crate::http1`]. Out: the same frames; an error if the next one does not arrive in time.
-//! When a response body is complete, its connection returns to the pool.
+//! When a response body is complete, its connection returns to the pool. A short request body can be buffered for a
+//! retry; a mirrored request has a copy of the body, up to a limit.
 
+use std::future::poll_fn;
 use std::io::Cursor;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::{self, AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::http1::Connection;
 use crate::http1::chunked::BodyDecoder;
@@ -24,20 +28,37 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Request body; `None` if empty, which is the common case.
 #[derive(Default)]
-pub(crate) struct RequestBody(Option<Box<IncomingBody>>);
+pub(crate) struct RequestBody(Option<Box<PendingBody>>);
 
-struct IncomingBody {
-    incoming: Incoming,
+struct PendingBody {
+    source: RequestSource,
     stall: StallTimer,
     activity: Activity,
+    /// Receive what is forwarded, for mirrored requests.
+    copies: Vec<BodyCopy>,
+}
+
+/// Where a request body comes from.
+enum RequestSource {
+    /// A client.
+    Client(Incoming),
+    /// A buffer; it can be sent again.
+    Buffer(Option<Bytes>),
+    /// Another request, of which this is the copy.
+    Copy(mpsc::UnboundedReceiver<Frame<Bytes>>, SizeHint, Option<u64>),
+}
+
+/// The end of a copied body into which the original is written.
+struct BodyCopy {
+    frames: mpsc::UnboundedSender<Frame<Bytes>>,
+    /// Bytes that may still be queued.
+    room: usize,
 }
 
 impl RequestBody {
     pub(crate) fn new(incoming: Incoming, limit: Duration) -> Self {
         let some = (!incoming.is_end_stream()).then_some(incoming);
-        Self(some.map(|incoming| {
-            Box::new(IncomingBody { incoming, stall: StallTimer::new(limit), activity: Activity::default() })
-        }))
+        Self(some.map(|incoming| PendingBody::boxed(RequestSource::Client(incoming), limit)))
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -48,6 +69,84 @@ impl RequestBody {
     pub(crate) fn activity(&self) -> Option<Activity> {
         self.0.as_ref().map(|body| Activity::clone(&body.activity))
     }
+
+    /// Reads a body whose length is known and at most `room` into memory, so that it can be sent again. Any other is
+    /// left as it is.
+    ///
+    /// # Errors
+    /// When the client does not send all of it.
+    pub(crate) async fn buffered(mut self, room: usize, limit: Duration) -> Result<Self, BoxError> {
+        let length = self.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+        let Some(length) = length.filter(|length| (1..=room).contains(length)) else { return Ok(self) };
+        let mut whole = BytesMut::with_capacity(length);
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut self).poll_frame(cx)).await {
+            if let Ok(piece) = frame?.into_data() {
+                whole.extend_from_slice(&piece);
+            }
+        }
+        Ok(Self(Some(PendingBody::boxed(RequestSource::Buffer(Some(whole.freeze())), limit))))
+    }
+
+    /// The same body once more, if it is empty or in memory and unsent.
+    pub(crate) fn replay(&self) -> Option<Self> {
+        match &self.0 {
+            None => Some(Self::default()),
+            Some(body) => match &body.source {
+                RequestSource::Buffer(Some(whole)) => {
+                    let source = RequestSource::Buffer(Some(whole.clone()));
+                    Some(Self(Some(PendingBody::boxed(source, body.stall.limit()))))
+                }
+                _ => None,
+            },
+        }
+    }
+
+    /// A copy that receives what is read from this one. It fails when more than `room` bytes are queued: the original
+    /// does not wait for it.
+    pub(crate) fn copy(&mut self, room: usize) -> Self {
+        if let Some(whole) = self.replay() {
+            return whole;
+        }
+        let hint = self.size_hint();
+        let Some(body) = &mut self.0 else { return Self::default() };
+        let (frames, receiver) = mpsc::unbounded_channel();
+        body.copies.push(BodyCopy { frames, room });
+        let rest = hint.exact();
+        Self(Some(PendingBody::boxed(RequestSource::Copy(receiver, hint, rest), body.stall.limit())))
+    }
+}
+
+impl PendingBody {
+    fn boxed(source: RequestSource, limit: Duration) -> Box<Self> {
+        Box::new(Self { source, stall: StallTimer::new(limit), activity: Activity::default(), copies: Vec::new() })
+    }
+
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.source {
+            RequestSource::Client(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
+            RequestSource::Buffer(whole) => Poll::Ready(whole.take().map(|whole| Ok(Frame::data(whole)))),
+            RequestSource::Copy(frames, _, rest) => frames.poll_recv(cx).map(|frame| match (frame, rest) {
+                (Some(frame), rest) => {
+                    if let (Some(rest), Some(piece)) = (rest, frame.data_ref()) {
+                        *rest = rest.saturating_sub(piece.len() as u64);
+                    }
+                    Some(Ok(frame))
+                }
+                (None, None | Some(0)) => None,
+                (None, Some(_)) => Some(Err("the copied request was not complete".into())),
+            }),
+        }
+    }
+}
+
+impl BodyCopy {
+    /// Queues a frame; false when the copy has no room or is gone.
+    fn put(&mut self, frame: &Frame<Bytes>) -> bool {
+        let Some(piece) = frame.data_ref() else { return true };
+        let fits = piece.len() <= self.room;
+        self.room = self.room.saturating_sub(piece.len());
+        fits && self.frames.send(Frame::data(piece.clone())).is_ok()
+    }
 }
 
 impl Body for RequestBody {
@@ -56,22 +155,37 @@ impl Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let Some(body) = &mut self.0 else { return Poll::Ready(None) };
-        match Pin::new(&mut body.incoming).poll_frame(cx) {
+        match body.poll_source(cx) {
             Poll::Ready(frame) => {
                 body.stall.progress();
                 body.activity.fetch_add(1, Relaxed);
-                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+                match &frame {
+                    Some(Ok(frame)) => body.copies.retain_mut(|copy| copy.put(frame)),
+                    _ => body.copies.clear(),
+                }
+                Poll::Ready(frame)
             }
             Poll::Pending => body.stall.poll_stalled(cx).map(|()| Some(Err("timeout reading the request body".into()))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|body| body.incoming.is_end_stream())
+        self.0.as_ref().is_none_or(|body| match &body.source {
+            RequestSource::Client(incoming) => incoming.is_end_stream(),
+            RequestSource::Buffer(whole) => whole.is_none(),
+            RequestSource::Copy(..) => false,
+        })
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.incoming.size_hint())
+        self.0.as_ref().map_or_else(
+            || SizeHint::with_exact(0),
+            |body| match &body.source {
+                RequestSource::Client(incoming) => incoming.size_hint(),
+                RequestSource::Buffer(whole) => SizeHint::with_exact(whole.as_ref().map_or(0, |all| all.len() as u64)),
+                RequestSource::Copy(_, hint, _) => hint.clone(),
+            },
+        )
     }
 }
 
@@ -87,6 +201,8 @@ pub(crate) enum ResponseBody {
 pub(crate) struct UpstreamBody {
     source: BodySource,
     stall: StallTimer,
+    /// When it is broken off.
+    deadline: Option<Pin<Box<Sleep>>>,
     /// Counts the request as in flight at the pod.
     lease: Option<Lease>,
 }
@@ -128,8 +244,9 @@ impl Http1Response {
 }
 
 impl UpstreamBody {
-    pub(crate) fn new(source: BodySource, limit: Duration, lease: Lease) -> Self {
-        let mut new = Self { source, stall: StallTimer::new(limit), lease: Some(lease) };
+    pub(crate) fn new(source: BodySource, limit: Duration, deadline: Option<Instant>, lease: Lease) -> Self {
+        let deadline = deadline.map(|at| Box::pin(sleep_until(at)));
+        let mut new = Self { source, stall: StallTimer::new(limit), deadline, lease: Some(lease) };
         new.release_if_done();
         new
     }
@@ -179,6 +296,10 @@ impl Body for ResponseBody {
                     Poll::Ready(piece)
                 }
                 Poll::Pending => {
+                    let is_late = |timer: &mut Pin<Box<Sleep>>| timer.as_mut().poll(cx).is_ready();
+                    if body.deadline.as_mut().is_some_and(is_late) {
+                        return Poll::Ready(Some(Err("the time for the response is over".into())));
+                    }
                     body.stall.poll_stalled(cx).map(|()| Some(Err("timeout reading the response body".into())))
                 }
             },

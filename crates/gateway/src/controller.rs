@@ -22,6 +22,7 @@ use crate::annotations::{HINT, gateway_spec};
 use crate::limits::Limits;
 use crate::metrics::GatewayMetrics;
 use crate::objects::parse;
+use crate::routes;
 use crate::port_config::PortConfig;
 use crate::service_worker::ServiceWorker;
 use crate::tls::UpstreamTls;
@@ -65,7 +66,7 @@ pub(crate) struct Shared {
     pub(crate) addresses: watch::Receiver<Arc<[IpAddr]>>,
     pub(crate) limits: Limits,
     pub(crate) workers: Arc<Workers>,
-    pub(crate) upstream_tls: UpstreamTls,
+    pub(crate) upstream_tls: Arc<UpstreamTls>,
     events: EventSink,
     redirects: watch::Sender<Arc<BTreeSet<Redirect>>>,
     /// Port configurations that may have open connections.
@@ -139,7 +140,7 @@ impl Gateway {
             addresses,
             limits: settings.limits,
             workers: Arc::new(Workers::new()),
-            upstream_tls: UpstreamTls::new()?,
+            upstream_tls: Arc::new(UpstreamTls::new()?),
             events: settings.events,
             redirects: watch::Sender::default(),
             port_configs: Mutex::default(),
@@ -147,6 +148,7 @@ impl Gateway {
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(watch_node(node, settings.addresses, address_sender));
+        tasks.spawn(routes::run(Arc::clone(&source), Arc::clone(&shared)));
         tasks.spawn(watch_services(services, source, Arc::clone(&shared)));
         Ok(Self { shared, tasks })
     }

@@ -23,7 +23,7 @@ pub struct EndpointSet {
 #[must_use]
 pub fn select<'a>(
     slices: &(impl Iterator<Item = &'a EndpointSlice> + Clone),
-    port: &str,
+    port: (&str, Protocol),
     families: &[Box<str>],
     only_node: Option<&str>,
 ) -> EndpointSet {
@@ -47,10 +47,13 @@ fn is_at(endpoint: &Endpoint, node: Option<&str>) -> bool {
     node.is_none_or(|node| endpoint.node_name.as_deref() == Some(node))
 }
 
-/// Endpoints of a slice for a port name.
-fn addresses<'a>(slice: &'a EndpointSlice, port: &str) -> impl Iterator<Item = (&'a Endpoint, SocketAddr)> {
+/// Endpoints of a slice for a port name and protocol.
+fn addresses<'a>(
+    slice: &'a EndpointSlice,
+    (name, protocol): (&str, Protocol),
+) -> impl Iterator<Item = (&'a Endpoint, SocketAddr)> {
     let is_it = |known: &&EndpointPort| {
-        known.name.as_deref().unwrap_or_default() == port && known.protocol == Some(Protocol::Tcp)
+        known.name.as_deref().unwrap_or_default() == name && known.protocol == Some(protocol)
     };
     let number = slice.ports.iter().filter(is_it).find_map(EndpointPort::number);
     slice.endpoints.iter().filter_map(move |endpoint| {
@@ -83,7 +86,7 @@ mod tests {
 
     fn found(slices: &[EndpointSlice], port: &str, families: &[&str], node: Option<&str>) -> (Vec<String>, usize) {
         let families: Vec<Box<str>> = families.iter().map(|family| (*family).into()).collect();
-        let found = select(&slices.iter(), port, &families, node);
+        let found = select(&slices.iter(), (port, Protocol::Tcp), &families, node);
         (found.usable.iter().map(ToString::to_string).collect(), found.elsewhere)
     }
 

@@ -1,18 +1,19 @@
 //! Error pages: what is wrong, with which Service, and what to do next.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::ResponseBody;
 use crate::headers::Rejection;
-use crate::port_config::PortConfig;
-use crate::upstream::Failure;
+use crate::upstream::{Failure, Upstream};
 
 /// No endpoint is available.
-pub(crate) fn no_endpoints(port_config: &PortConfig, elsewhere: usize) -> Response<ResponseBody> {
-    port_config.metrics.upstream_failure();
-    let (namespace, name) = parts(port_config);
+pub(crate) fn no_endpoints(upstream: &Upstream, elsewhere: usize) -> Response<ResponseBody> {
+    upstream.failed();
+    let (namespace, name) = parts(upstream);
     let why = match elsewhere {
         0 => format!("The Service {name} in the namespace {namespace} has no ready pod."),
         some => format!(
@@ -27,9 +28,9 @@ pub(crate) fn no_endpoints(port_config: &PortConfig, elsewhere: usize) -> Respon
 }
 
 /// No connection to a pod could be opened.
-pub(crate) fn connect_failed(port_config: &PortConfig, failure: &Failure) -> Response<ResponseBody> {
-    port_config.metrics.upstream_failure();
-    let (namespace, name) = parts(port_config);
+pub(crate) fn connect_failed(upstream: &Upstream, failure: &Failure) -> Response<ResponseBody> {
+    upstream.failed();
+    let (namespace, name) = parts(upstream);
     let (status, why) = match failure {
         Failure::Refused(error) => (StatusCode::BAD_GATEWAY, format!("refused the connection ({error})")),
         Failure::Timeout => (StatusCode::GATEWAY_TIMEOUT, "did not accept the connection in time".to_owned()),
@@ -42,17 +43,20 @@ pub(crate) fn connect_failed(port_config: &PortConfig, failure: &Failure) -> Res
 }
 
 /// The connection to a pod failed.
-pub(crate) fn upstream_failed(port_config: &PortConfig, why: &str) -> Response<ResponseBody> {
-    connect_failed(port_config, &Failure::Handshake(format!("closed before a complete response: {why}")))
+pub(crate) fn upstream_failed(upstream: &Upstream, why: &str) -> Response<ResponseBody> {
+    connect_failed(upstream, &Failure::Handshake(format!("closed before a complete response: {why}")))
 }
 
 /// A pod did not respond in time.
-pub(crate) fn upstream_timeout(port_config: &PortConfig) -> Response<ResponseBody> {
-    port_config.metrics.upstream_failure();
-    let (namespace, name) = parts(port_config);
-    let seconds = port_config.idle().as_secs();
+pub(crate) fn upstream_timeout(upstream: &Upstream, limit: Duration) -> Response<ResponseBody> {
+    upstream.failed();
+    let (namespace, name) = parts(upstream);
+    let limit = match limit.subsec_millis() {
+        0 => format!("{} s", limit.as_secs()),
+        _ => format!("{} ms", limit.as_millis()),
+    };
     let text = format!(
-        "A pod of the Service {name} in the namespace {namespace} did not respond within {seconds} s.\nSee: kubectl -n \
+        "A pod of the Service {name} in the namespace {namespace} did not respond within {limit}.\nSee: kubectl -n \
          {namespace} describe service {name}"
     );
     page(StatusCode::GATEWAY_TIMEOUT, &text)
@@ -71,11 +75,22 @@ pub(crate) fn request_timeout() -> Response<ResponseBody> {
     rejected(Rejection { status: StatusCode::REQUEST_TIMEOUT, why })
 }
 
-fn parts(port_config: &PortConfig) -> (&str, &str) {
-    port_config.service.split_once('/').unwrap_or(("", &port_config.service))
+/// The answer to a gRPC call that failed, with its status.
+pub(crate) fn grpc(status: u8, message: &'static str) -> Response<ResponseBody> {
+    let mut answer = Response::new(ResponseBody::Text(None));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(HeaderName::from_static("grpc-status"), HeaderValue::from(u16::from(status)));
+    headers.insert(HeaderName::from_static("grpc-message"), HeaderValue::from_static(message));
+    answer
 }
 
-fn page(status: StatusCode, text: &str) -> Response<ResponseBody> {
+fn parts(upstream: &Upstream) -> (&str, &str) {
+    upstream.service.split_once('/').unwrap_or(("", &upstream.service))
+}
+
+/// A page with this text.
+pub(crate) fn page(status: StatusCode, text: &str) -> Response<ResponseBody> {
     let mut answer = Response::new(ResponseBody::Text(Some(Bytes::from(format!("{text}\n")))));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();

@@ -1,7 +1,6 @@
-//! HTTP proxy: forwards each request of a connection to a pod.
+//! HTTP proxy: answers each request of a connection, by the pods of a Service or by the rule of a route.
 //!
-//! In: a client stream and its protocol. Out: responses. A request is retried on another pod only if no connection
-//! could be made; or if a pooled connection was closed before a response and the request was not sent or is idempotent.
+//! In: a client stream and its protocol. Out: responses, from [`crate::forward`] or as error pages.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -12,29 +11,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 
-use http::header::{CONNECTION, UPGRADE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, Version};
 use hyper::body::Incoming;
-use hyper::client::conn::http2::SendRequest;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use routing::model::ListenerId;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::annotations::BackendProtocol;
-use crate::body::{BodySource, Http1Response, RequestBody, ResponseBody, UpstreamBody};
+use crate::body::{RequestBody, ResponseBody};
+use crate::error_pages;
+use crate::forward::{Exchange, Policy, forward};
 use crate::headers::{self, Client, UpstreamProtocol};
-use crate::http1::{Connection, RequestError};
 use crate::idle_timeout::IdleTimeout;
-use crate::port_config::{PortConfig, until_closing};
-use crate::stall::{Activity, MonitoredStream};
-use crate::upstream::{Failure, Lease, UpstreamConnection};
-use crate::{error_pages, tcp_proxy};
+use crate::port_config::{PortConfig, ServicePort, Serving, until_closing};
+use crate::routes;
+use crate::stall::MonitoredStream;
+use crate::upstream::Upstream;
 
-/// Maximum number of pods tried per request; twice as many connections.
-const MAX_TRIES: usize = 3;
 /// HTTP/2 flow-control window in bytes.
 const WINDOW: u32 = 1024 * 1024;
 /// HTTP/2 send buffer per client in bytes.
@@ -42,20 +39,34 @@ const SEND_BUFFER: usize = 256 * 1024;
 
 /// Connection of a client.
 pub(crate) struct ClientConnection {
-    port_config: Arc<PortConfig>,
-    worker: usize,
-    client: Client,
-    idle_timeout: IdleTimeout,
+    pub(crate) port_config: Arc<PortConfig>,
+    pub(crate) worker: usize,
+    pub(crate) client: Client,
+    pub(crate) idle_timeout: IdleTimeout,
+    /// The HTTPS listener that the server name has chosen, at a Gateway.
+    pub(crate) listener: Option<ListenerId>,
     requests: AtomicU64,
 }
 
 impl ClientConnection {
-    pub(crate) fn new(port_config: Arc<PortConfig>, worker: usize, peer: SocketAddr) -> Self {
+    /// `forwarded` has the values of `X-Forwarded-Port` and `X-Forwarded-Proto`.
+    pub(crate) fn new(
+        port_config: Arc<PortConfig>,
+        worker: usize,
+        peer: SocketAddr,
+        (port, proto): (HeaderValue, HeaderValue),
+    ) -> Self {
         let ip = HeaderValue::from_str(&peer.ip().to_canonical().to_string());
-        let (port, proto) = port_config.forwarded.clone();
         // The text of an IP address is a valid header value.
         let client = Client { ip: ip.unwrap_or_else(|_| HeaderValue::from_static("unknown")), port, proto };
-        Self { port_config, worker, client, idle_timeout: IdleTimeout::default(), requests: AtomicU64::new(0) }
+        let (idle_timeout, requests) = (IdleTimeout::default(), AtomicU64::new(0));
+        Self { port_config, worker, client, idle_timeout, listener: None, requests }
+    }
+
+    /// Sets the HTTPS listener that the server name has chosen.
+    pub(crate) fn at(mut self, listener: ListenerId) -> Self {
+        self.listener = Some(listener);
+        self
     }
 }
 
@@ -157,234 +168,49 @@ fn h2(port_config: &PortConfig) -> http2::Builder<TokioExecutor> {
 }
 
 /// Answers a request from a pod or with an error page.
-async fn answer(client: &ClientConnection, request: Request<Incoming>) -> Response<ResponseBody> {
+async fn answer(client: &Arc<ClientConnection>, request: Request<Incoming>) -> Response<ResponseBody> {
     client.requests.fetch_add(1, Relaxed);
-    let port_config = &client.port_config;
     let (mut parts, body) = request.into_parts();
-    let upgrade = headers::upgrade(&parts);
-    let waiting = parts.extensions.remove::<OnUpgrade>().filter(|_| upgrade.is_some());
+    let wanted = headers::upgrade(&parts);
+    let upgrade = parts.extensions.remove::<OnUpgrade>().filter(|_| wanted.is_some());
     parts.extensions.clear();
     if let Err(rejection) = headers::check(&parts) {
         return error_pages::rejected(rejection);
     }
-    let is_h2 =
-        waiting.is_none() && (port_config.port.h2 || (parts.version == Version::HTTP_2 && headers::is_grpc(&parts)));
-    let protocol = UpstreamProtocol { h2: is_h2, tls: port_config.port.back == BackendProtocol::Tls };
-    let upgrade = upgrade.filter(|_| waiting.is_some());
-    if let Err(rejection) = headers::prepare(&mut parts, &client.client, protocol, upgrade, &port_config.service_name) {
+    let request = ClientRequest { parts, body, wanted: wanted.filter(|_| upgrade.is_some()), upgrade };
+    match &client.port_config.serving {
+        Serving::Service(port) => by_service(client, port, request).await,
+        Serving::Routes(port) => routes::answer(client, port, request).await,
+    }
+}
+
+/// Request of a client, checked.
+pub(crate) struct ClientRequest {
+    pub(crate) parts: Parts,
+    pub(crate) body: Incoming,
+    /// Protocol of an allowed upgrade, and the upgrade.
+    pub(crate) wanted: Option<HeaderValue>,
+    pub(crate) upgrade: Option<OnUpgrade>,
+}
+
+impl ClientRequest {
+    /// Whether it goes to this upstream by HTTP/2.
+    pub(crate) fn is_h2(&self, upstream: &Upstream) -> bool {
+        let is_grpc = || self.parts.version == Version::HTTP_2 && headers::is_grpc(&self.parts);
+        self.upgrade.is_none() && (upstream.h2 || is_grpc())
+    }
+}
+
+/// Forwards a request to the pods of a Service.
+async fn by_service(client: &ClientConnection, port: &ServicePort, request: ClientRequest) -> Response<ResponseBody> {
+    let is_h2 = request.is_h2(&port.upstream);
+    let ClientRequest { mut parts, body, wanted, upgrade } = request;
+    let protocol = UpstreamProtocol { h2: is_h2, tls: port.upstream.tls.load().is_some() };
+    if let Err(rejection) = headers::prepare(&mut parts, &client.client, protocol, wanted, &port.default_host) {
         return error_pages::rejected(rejection);
     }
-    forward(client, Request::from_parts(parts, RequestBody::new(body, port_config.idle())), is_h2, waiting).await
-}
-
-/// Forwards a request to a pod, with retries.
-async fn forward(
-    client: &ClientConnection,
-    mut request: Request<RequestBody>,
-    is_h2: bool,
-    waiting: Option<OnUpgrade>,
-) -> Response<ResponseBody> {
-    let (port_config, worker) = (&client.port_config, client.worker);
-    let (mut tried, mut failure, mut force_new) = (Vec::new(), None::<Failure>, waiting.is_some());
-    for _ in 0..2 * MAX_TRIES {
-        let (chosen, elsewhere) = {
-            let backends = port_config.backends.load();
-            (backends.choose(&tried).filter(|_| tried.len() < MAX_TRIES), backends.elsewhere)
-        };
-        let Some(chosen) = chosen else {
-            return failure.map_or_else(
-                || error_pages::no_endpoints(port_config, elsewhere),
-                |why| error_pages::connect_failed(port_config, &why),
-            );
-        };
-        let idle_connection = if force_new { None } else { UpstreamConnection::pooled(&chosen, worker, is_h2) };
-        let is_pooled = idle_connection.is_some();
-        let opened = match idle_connection {
-            Some(connection) => Ok(connection),
-            // Boxed because it is large and rarely used.
-            None => Box::pin(UpstreamConnection::open(port_config, &chosen, worker, is_h2)).await,
-        };
-        let connection = match opened {
-            Ok(connection) => connection,
-            Err(why) => {
-                tried.push(chosen.address);
-                failure = Some(why);
-                continue;
-            }
-        };
-        let result = match connection {
-            UpstreamConnection::H1(connection) => by_h1(client, connection, request, is_pooled).await,
-            UpstreamConnection::H2(sender) => by_h2(client, sender, request, is_pooled).await,
-        };
-        match result {
-            Ok((head, source)) => {
-                return finish(
-                    port_config,
-                    head,
-                    source,
-                    Lease { in_flight: chosen, worker, max_idle: port_config.limits.pool_size },
-                    waiting,
-                );
-            }
-            // A pod may close a pooled connection just when it is used: use a new one.
-            Err(ForwardError::Retryable(again)) => (request, force_new) = (*again, true),
-            Err(ForwardError::ClientTimeout) => return error_pages::request_timeout(),
-            Err(ForwardError::UpstreamTimeout) => return error_pages::upstream_timeout(port_config),
-            Err(ForwardError::UpstreamFailed(why)) => return error_pages::upstream_failed(port_config, &why),
-        }
-    }
-    error_pages::upstream_failed(port_config, "pooled connections were closed repeatedly")
-}
-
-/// Why a request failed.
-enum ForwardError {
-    /// The pod did not receive the request, or it is idempotent: retry.
-    Retryable(Box<Request<RequestBody>>),
-    /// The client did not send the complete request.
-    ClientTimeout,
-    /// The pod did not respond in time.
-    UpstreamTimeout,
-    /// The connection to the pod failed.
-    UpstreamFailed(String),
-}
-
-/// Sends a request over an HTTP/1.1 connection.
-async fn by_h1(
-    client: &ClientConnection,
-    mut connection: Box<Connection>,
-    mut request: Request<RequestBody>,
-    is_pooled: bool,
-) -> Result<(Response<()>, BodySource), ForwardError> {
-    let activity = request.body().activity();
-    match wait_for_head(client, activity, connection.send_request(&mut request, &client.client)).await {
-        Ok(Some(mut head)) => {
-            let mut response = Response::new(());
-            *response.status_mut() = head.status;
-            *response.headers_mut() = mem::take(&mut head.headers);
-            Ok((response, BodySource::H1(Http1Response::new(connection, &head, mem::take(request.body_mut())))))
-        }
-        Ok(None) => Err(ForwardError::UpstreamTimeout),
-        Err(RequestError::ConnectionClosed(_))
-            if !connection.request_started() || (is_pooled && is_retryable(&request)) =>
-        {
-            Err(ForwardError::Retryable(Box::new(request)))
-        }
-        Err(RequestError::Client) => Err(ForwardError::ClientTimeout),
-        Err(why) => Err(ForwardError::UpstreamFailed(why.to_string())),
-    }
-}
-
-/// Sends a request over a shared HTTP/2 connection.
-async fn by_h2(
-    client: &ClientConnection,
-    mut sender: SendRequest<RequestBody>,
-    request: Request<RequestBody>,
-    is_pooled: bool,
-) -> Result<(Response<()>, BodySource), ForwardError> {
-    let copy = (is_pooled && is_retryable(&request)).then(|| Copy::of(&request));
-    let activity = request.body().activity();
-    let mut error = match wait_for_head(client, activity, sender.try_send_request(request)).await {
-        Ok(Some(response)) => {
-            let (parts, body) = response.into_parts();
-            return Ok((Response::from_parts(parts, ()), BodySource::H2(body)));
-        }
-        Ok(None) => return Err(ForwardError::UpstreamTimeout),
-        Err(error) => error,
-    };
-    Err(match (error.take_message(), copy) {
-        (Some(unsent), _) => ForwardError::Retryable(Box::new(unsent)),
-        (None, Some(copy)) => ForwardError::Retryable(Box::new(copy.request())),
-        (None, None) if error.error().is_user() => ForwardError::ClientTimeout,
-        (None, None) => ForwardError::UpstreamFailed(error.into_error().to_string()),
-    })
-}
-
-/// Waits for the response head; `None` on timeout. The timeout restarts while the request body makes progress.
-async fn wait_for_head<T, E>(
-    client: &ClientConnection,
-    activity: Option<Activity>,
-    answer: impl Future<Output = Result<T, E>>,
-) -> Result<Option<T>, E> {
-    let mut answer = pin!(answer);
-    let mut seen = 0;
-    loop {
-        if let Some(answer) = client.idle_timeout.limit(client.port_config.idle(), answer.as_mut()).await {
-            return answer.map(Some);
-        }
-        match activity.as_ref().map(|activity| activity.load(Relaxed)) {
-            Some(now) if now != seen => seen = now,
-            _ => return Ok(None),
-        }
-    }
-}
-
-/// Builds the response for the client.
-fn finish(
-    port_config: &Arc<PortConfig>,
-    head: Response<()>,
-    source: BodySource,
-    lease: Lease,
-    waiting: Option<OnUpgrade>,
-) -> Response<ResponseBody> {
-    let (mut parts, ()) = head.into_parts();
-    parts.extensions.clear();
-    parts.version = Version::HTTP_11;
-    if parts.status != StatusCode::SWITCHING_PROTOCOLS {
-        headers::strip_hop_by_hop(&mut parts.headers);
-        return Response::from_parts(
-            parts,
-            ResponseBody::Upstream(UpstreamBody::new(source, port_config.idle(), lease)),
-        );
-    }
-    let (Some(client_upgrade), BodySource::H1(response)) = (waiting, source) else {
-        return error_pages::upstream_failed(port_config, "unrequested protocol upgrade");
-    };
-    let protocol = parts.headers.get(UPGRADE).cloned();
-    headers::strip_hop_by_hop(&mut parts.headers);
-    if let Some(protocol) = protocol {
-        parts.headers.insert(UPGRADE, protocol);
-        parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    }
-    let port_config = Arc::clone(port_config);
-    tokio::spawn(async move {
-        if let (Ok(client), Some(pod)) = (client_upgrade.await, response.into_stream()) {
-            tcp_proxy::join(TokioIo::new(client), pod, &port_config).await;
-        }
-        // The pod counts as in use until now.
-        drop(lease);
-    });
-    Response::from_parts(parts, ResponseBody::Text(None))
-}
-
-/// Whether the request can be retried safely.
-fn is_retryable(request: &Request<RequestBody>) -> bool {
-    request.body().is_empty() && request.method().is_idempotent()
-}
-
-/// Copy of a request without body, for a retry.
-struct Copy {
-    method: Method,
-    uri: Uri,
-    version: Version,
-    headers: HeaderMap,
-}
-
-impl Copy {
-    fn of(request: &Request<RequestBody>) -> Self {
-        Self {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            headers: request.headers().clone(),
-        }
-    }
-
-    fn request(self) -> Request<RequestBody> {
-        let mut request = Request::new(RequestBody::default());
-        *request.method_mut() = self.method;
-        *request.uri_mut() = self.uri;
-        *request.version_mut() = self.version;
-        *request.headers_mut() = self.headers;
-        request
-    }
+    let stall = client.port_config.idle();
+    let request = Request::from_parts(parts, RequestBody::new(body, stall));
+    let policy = Policy { stall, whole: None, attempt: None, retry: None };
+    forward(client, &port.upstream, Exchange { request, is_h2, upgrade }, policy).await
 }

@@ -69,3 +69,36 @@ async fn accept(listener: TcpListener, own: IpAddr, port_config: Arc<PortConfig>
         }
     }
 }
+
+/// Opens a listener for each address family of the load balancer (`vips`) for which this node has an address, keeps
+/// those that are open there, and closes others. Returns why others could not be opened.
+pub(crate) fn open_all<L>(
+    listeners: &mut Vec<L>,
+    address_of: impl Fn(&L) -> SocketAddr,
+    (addresses, vips): (&[IpAddr], &[IpAddr]),
+    port: u16,
+    open: impl Fn(IpAddr) -> io::Result<L>,
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut opened = Vec::new();
+    for is_v4 in [true, false] {
+        let mut candidates = addresses.iter().filter(|ip| ip.is_ipv4() == is_v4);
+        if !vips.iter().any(|ip| ip.is_ipv4() == is_v4) {
+            continue;
+        }
+        let is_here = |listener: &L| candidates.clone().next() == Some(&address_of(listener).ip());
+        if let Some(index) = listeners.iter().position(is_here) {
+            opened.push(listeners.swap_remove(index));
+            continue;
+        }
+        let mut why = "this node has no address of this family".to_owned();
+        let found = candidates.find_map(|ip| open(*ip).map_err(|error| why = format!("{ip}: {error}")).ok());
+        let family = if is_v4 { "IPv4" } else { "IPv6" };
+        match found {
+            Some(listener) => opened.push(listener),
+            None => problems.push(format!("cannot listen for port {port} on {family} on this node: {why}")),
+        }
+    }
+    *listeners = opened;
+    problems
+}

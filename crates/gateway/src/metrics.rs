@@ -1,7 +1,9 @@
-//! Metrics per Service: responses by status class, connections, failures.
+//! Metrics per Service: responses by status class, connections, failures. Those of Gateways are in [`routing`].
 //!
 //! In: one relaxed atomic addition per event. Out: a [`prometheus_client`] collector. Label values are bounded: metrics
 //! of a deleted Service are removed, and beyond [`MAX_SERVICES`] Services the rest is counted as one.
+
+mod routing;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,12 +16,14 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+pub(crate) use routing::{ListenerMetrics, RouteMetrics, RoutingMetrics};
+
 /// Number of Services with their own metrics.
 const MAX_SERVICES: usize = 500;
 /// Label value of all others; not a valid Service key.
 const OTHER: &str = "other";
 /// Status classes.
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+pub(crate) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Selects a counter.
 type Select = fn(&ServiceMetrics) -> &AtomicU64;
@@ -30,7 +34,8 @@ pub(crate) struct ServiceMetrics {
     answers: [AtomicU64; CLASSES.len()],
     open: AtomicI64,
     handshakes: AtomicU64,
-    upstream: AtomicU64,
+    /// Requests and connections that failed at the pods.
+    pub(crate) upstream: Arc<AtomicU64>,
 }
 
 impl ServiceMetrics {
@@ -56,34 +61,40 @@ impl ServiceMetrics {
     pub(crate) fn handshake_failure(&self) {
         self.handshakes.fetch_add(1, Relaxed);
     }
-
-    /// Counts a request or connection that failed at the pods.
-    pub(crate) fn upstream_failure(&self) {
-        self.upstream.fetch_add(1, Relaxed);
-    }
 }
 
-/// Metrics of all Services. Clones share state.
+/// All metrics. Clones share state.
 #[derive(Clone, Debug, Default)]
-pub struct GatewayMetrics(Arc<Mutex<BTreeMap<Box<str>, Arc<ServiceMetrics>>>>);
+pub struct GatewayMetrics {
+    services: Services,
+    routes: RoutingMetrics,
+}
+
+/// Metrics of Services, by key.
+type Services = Arc<Mutex<BTreeMap<Box<str>, Arc<ServiceMetrics>>>>;
 
 impl GatewayMetrics {
+    /// Metrics of Gateways, their routes and backends.
+    pub(crate) const fn routing(&self) -> &RoutingMetrics {
+        &self.routes
+    }
+
     /// Metrics of a Service.
     pub(crate) fn for_service(&self, service: &str) -> Arc<ServiceMetrics> {
-        let mut all = self.0.lock();
+        let mut all = self.services.lock();
         let name = if all.len() < MAX_SERVICES || all.contains_key(service) { service } else { OTHER };
         Arc::clone(all.entry(name.into()).or_default())
     }
 
     /// Removes the metrics of a deleted Service.
     pub(crate) fn remove(&self, service: &str) {
-        self.0.lock().remove(service);
+        self.services.lock().remove(service);
     }
 }
 
 impl Collector for GatewayMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let all = self.0.lock();
+        let all = self.services.lock();
         let mut family = encoder.encode_descriptor(
             "waypost_gateway_requests",
             "Requests answered, by Service and status class",
@@ -120,7 +131,8 @@ impl Collector for GatewayMetrics {
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
             }
         }
-        Ok(())
+        drop(all);
+        self.routes.encode(&mut encoder)
     }
 }
 
@@ -155,7 +167,7 @@ mod tests {
         service.connection_opened();
         metrics.for_service("shop/web").connection_closed();
         service.handshake_failure();
-        service.upstream_failure();
+        service.upstream.fetch_add(1, Relaxed);
         let text = shown(&metrics);
         has(&text, "waypost_gateway_requests_total{service=\"shop/web\",code=\"2xx\"} 2");
         has(&text, "waypost_gateway_requests_total{service=\"shop/web\",code=\"5xx\"} 1");
@@ -170,7 +182,7 @@ mod tests {
     fn labels_are_bounded() {
         let metrics = GatewayMetrics::default();
         for number in 0..MAX_SERVICES + 20 {
-            metrics.for_service(&format!("shop/{number}")).upstream_failure();
+            metrics.for_service(&format!("shop/{number}")).upstream.fetch_add(1, Relaxed);
         }
         let text = shown(&metrics);
         assert_eq!(text.lines().filter(|line| line.contains("upstream_failures_total{")).count(), MAX_SERVICES + 1);

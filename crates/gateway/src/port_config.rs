@@ -1,5 +1,5 @@
-//! Configuration and state of one port of a Service. Connections read it without locks; the worker of the Service
-//! updates it.
+//! Configuration and state of one bound port: of a Service, or of a Gateway. Connections read it without locks; its
+//! owner (the worker of the Service, or the controller of routes) updates it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,47 +10,66 @@ use http::HeaderValue;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
-use crate::annotations::{ClientProtocol, Mode, Port};
-use crate::balance::Backends;
+use crate::annotations::{BackendProtocol, ClientProtocol, Port};
 use crate::limits::Limits;
 use crate::metrics::ServiceMetrics;
+use crate::routes::RoutedPort;
 use crate::source_ranges::SourceRanges;
 use crate::tls::{Certificate, UpstreamTls, server_config};
+use crate::upstream::Upstream;
 
 /// Configuration and state of one port.
 pub(crate) struct PortConfig {
     /// `namespace/name` of the Service.
     pub(crate) service: Box<str>,
-    /// `name.namespace.svc`, the Host header of requests without one.
-    pub(crate) service_name: Box<str>,
-    pub(crate) port: Port,
+    /// Its number in the Service.
+    pub(crate) number: u16,
     pub(crate) limits: Limits,
-    /// TLS configuration towards clients.
-    pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// TLS configurations towards pods.
-    pub(crate) upstream_tls: UpstreamTls,
-    pub(crate) backends: ArcSwap<Backends>,
+    /// Idle timeout, if configured.
+    idle: Option<Duration>,
+    pub(crate) serving: Serving,
     pub(crate) sources: ArcSwap<SourceRanges>,
-    /// Values of `X-Forwarded-Port` and `X-Forwarded-Proto`.
-    pub(crate) forwarded: (HeaderValue, HeaderValue),
     /// Whether connections should close.
     closing: watch::Sender<bool>,
     open: AtomicUsize,
     pub(crate) metrics: Arc<ServiceMetrics>,
 }
 
+/// What connections of a port lead to.
+pub(crate) enum Serving {
+    /// The pods of a Service, as its annotations say.
+    Service(Box<ServicePort>),
+    /// The backends of routes.
+    Routes(Box<RoutedPort>),
+}
+
+/// Port of a Service with annotations.
+pub(crate) struct ServicePort {
+    pub(crate) port: Port,
+    /// `name.namespace.svc`, the Host header of requests without one.
+    pub(crate) default_host: Box<str>,
+    /// Values of `X-Forwarded-Port` and `X-Forwarded-Proto`.
+    pub(crate) forwarded: (HeaderValue, HeaderValue),
+    /// TLS configuration towards clients.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) upstream: Arc<Upstream>,
+}
+
 /// Counts an open connection until it is dropped.
 pub(crate) struct ConnectionGuard(Arc<PortConfig>);
 
 impl PortConfig {
+    /// Port of a Service with annotations.
+    ///
     /// # Errors
     /// When the TLS configuration is invalid, which is a bug.
-    pub(crate) fn new(
+    pub(crate) fn of_service(
         service: &str,
         port: Port,
         limits: Limits,
         certificate: &Arc<Certificate>,
-        upstream_tls: &UpstreamTls,
+        upstream_tls: &Arc<UpstreamTls>,
+        metrics: Arc<ServiceMetrics>,
     ) -> Result<Self, rustls::Error> {
         let tls = match port.front {
             ClientProtocol::Tls => Some(server_config(Arc::clone(certificate), port.mode)?),
@@ -58,34 +77,54 @@ impl PortConfig {
         };
         let proto = HeaderValue::from_static(if tls.is_some() { "https" } else { "http" });
         let (namespace, name) = service.split_once('/').unwrap_or(("", service));
-        Ok(Self {
-            service: service.into(),
-            service_name: format!("{name}.{namespace}.svc").into(),
-            forwarded: (HeaderValue::from(port.number), proto),
-            port,
-            limits,
+        let back = (port.back == BackendProtocol::Tls).then(|| Arc::clone(upstream_tls));
+        let (number, idle) = (port.number, port.idle);
+        let serving = ServicePort {
+            default_host: format!("{name}.{namespace}.svc").into(),
+            forwarded: (HeaderValue::from(number), proto),
             tls,
-            upstream_tls: upstream_tls.clone(),
-            backends: ArcSwap::default(),
+            upstream: Arc::new(Upstream::new(service, port.h2, limits, back, Arc::clone(&metrics.upstream))),
+            port,
+        };
+        Ok(Self::new(service, number, (limits, idle), Serving::Service(Box::new(serving)), metrics))
+    }
+
+    pub(crate) fn new(
+        service: &str,
+        number: u16,
+        (limits, idle): (Limits, Option<Duration>),
+        serving: Serving,
+        metrics: Arc<ServiceMetrics>,
+    ) -> Self {
+        Self {
+            service: service.into(),
+            number,
+            limits,
+            idle,
+            serving,
             sources: ArcSwap::default(),
             closing: watch::Sender::new(false),
             open: AtomicUsize::new(0),
-            metrics: Arc::default(),
-        })
+            metrics,
+        }
     }
 
-    /// Idle timeout.
+    /// The port of a Service with annotations.
+    pub(crate) fn service_port(&self) -> Option<&ServicePort> {
+        match &self.serving {
+            Serving::Service(port) => Some(port),
+            Serving::Routes(_) => None,
+        }
+    }
+
+    /// Idle timeout of requests, responses and keep-alive connections.
     pub(crate) fn idle(&self) -> Duration {
-        let usual = match self.port.mode {
-            Mode::Http => self.limits.http_idle,
-            Mode::Tcp => self.limits.tcp_idle,
-        };
-        self.port.idle.unwrap_or(usual)
+        self.idle.unwrap_or(self.limits.http_idle)
     }
 
-    /// Idle timeout of an upgraded connection.
+    /// Idle timeout of TCP connections and upgraded ones.
     pub(crate) fn tcp_idle(&self) -> Duration {
-        self.port.idle.unwrap_or(self.limits.tcp_idle)
+        self.idle.unwrap_or(self.limits.tcp_idle)
     }
 
     /// Registers a connection; `None` if the limit is reached.

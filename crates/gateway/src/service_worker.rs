@@ -14,7 +14,7 @@ use api::ip::parse_lenient;
 use api::kinds;
 use api::status::Status;
 use api::view::labels::SERVICE_NAME;
-use api::view::{EndpointSlice, Secret, Service};
+use api::view::{EndpointSlice, Protocol, Secret, Service};
 use client::watch::{Event, KnownKeys, Selection, Source, Watch};
 use jiff::Timestamp;
 use plan::Redirect;
@@ -25,7 +25,7 @@ use crate::annotations::{GatewaySpec, gateway_spec};
 use crate::certificates::{self, FOUND, Loaded, SecretRef, TYPE};
 use crate::controller::{Notice, Shared};
 use crate::endpoints;
-use crate::listener::Listener;
+use crate::listener::{self, Listener};
 use crate::objects::parse;
 use crate::port_config::PortConfig;
 use crate::source_ranges::SourceRanges;
@@ -153,7 +153,7 @@ impl ServiceWorker {
         let is_served = spec.refused.is_none() && !vips.is_empty();
         let ports = if is_served { &spec.ports[..] } else { &[] };
         self.ports.retain(|_, served| {
-            let stays = ports.contains(&served.port_config.port);
+            let stays = served.port_config.service_port().is_some_and(|known| ports.contains(&known.port));
             if !stays {
                 served.port_config.close();
             }
@@ -164,18 +164,16 @@ impl ServiceWorker {
             let port_config = match self.ports.get(&port.number) {
                 Some(served) => Arc::clone(&served.port_config),
                 None => {
-                    let made = PortConfig::new(
+                    let made = PortConfig::of_service(
                         &self.key,
                         port.clone(),
                         self.shared.limits,
                         &self.certificate,
                         &self.shared.upstream_tls,
+                        self.shared.metrics.for_service(&self.key),
                     );
                     match made {
-                        Ok(mut port_config) => {
-                            port_config.metrics = self.shared.metrics.for_service(&self.key);
-                            self.shared.register(port_config)
-                        }
+                        Ok(port_config) => self.shared.register(port_config),
                         Err(error) => {
                             notices.push(("ListenerFailed", format!("port {}: {error}", port.number)));
                             continue;
@@ -183,12 +181,22 @@ impl ServiceWorker {
                     }
                 }
             };
-            let found = endpoints::select(&self.slices.values(), &port.name, &service.spec.ip_families, only_node);
-            let updated = port_config.backends.load().updated(&found, self.shared.workers.count());
-            port_config.backends.store(Arc::new(updated));
+            let found = endpoints::select(&self.slices.values(), (&port.name, Protocol::Tcp), &service.spec.ip_families, only_node);
+            if let Some(port) = port_config.service_port() {
+                port.upstream.update(&found, self.shared.workers.count());
+            }
             port_config.sources.store(Arc::new(SourceRanges::of(&service.spec.load_balancer_source_ranges)));
             let served = self.ports.entry(port.number).or_insert_with(|| Served { port_config, listeners: Vec::new() });
-            notices.extend(open_listeners(served, &vips, &self.shared));
+            let addresses = self.shared.addresses.borrow().clone();
+            let open = |ip| Listener::open(ip, &served.port_config, &self.shared.workers);
+            let failed = listener::open_all(
+                &mut served.listeners,
+                |one| one.address,
+                (&addresses, &vips),
+                port.number,
+                open,
+            );
+            notices.extend(failed.into_iter().map(|why| ("ListenerFailed", why)));
         }
         self.publish();
         let reported: BTreeSet<_> = notices.into_iter().collect();
@@ -237,7 +245,8 @@ impl ServiceWorker {
         let redirects = self.ports.values().flat_map(|served| {
             let redirect = |listener: &Listener| Redirect {
                 service: Arc::clone(&self.key),
-                port: Arc::clone(&served.port_config.port.name),
+                port: served.port_config.service_port().map(|known| Arc::clone(&known.port.name)).unwrap_or_default(),
+                protocol: Protocol::Tcp,
                 listener: listener.address,
             };
             served.listeners.iter().map(redirect)
@@ -248,9 +257,8 @@ impl ServiceWorker {
     fn sweep(&self) {
         let Some(before) = Instant::now().checked_sub(self.shared.limits.pool_idle) else { return };
         for served in self.ports.values() {
-            let backends = served.port_config.backends.load();
-            for idle in backends.all().iter().flat_map(|endpoint| &endpoint.idle) {
-                idle.lock().sweep(before);
+            if let Some(port) = served.port_config.service_port() {
+                port.upstream.sweep(before);
             }
         }
     }
@@ -262,40 +270,6 @@ impl Drop for ServiceWorker {
         self.shared.publish(&self.key, BTreeSet::new());
         self.shared.metrics.remove(&self.key);
     }
-}
-
-/// Opens a listener for each address family of the load balancer for which this node has an address.
-fn open_listeners(served: &mut Served, vips: &[IpAddr], shared: &Shared) -> Vec<(&'static str, String)> {
-    let mut problems = Vec::new();
-    let addresses = shared.addresses.borrow().clone();
-    let mut listeners = Vec::new();
-    for is_v4 in [true, false] {
-        let mut candidates = addresses.iter().filter(|ip| ip.is_ipv4() == is_v4);
-        if !vips.iter().any(|ip| ip.is_ipv4() == is_v4) {
-            continue;
-        }
-        let is_here = |listener: &Listener| candidates.clone().next() == Some(&listener.address.ip());
-        if let Some(index) = served.listeners.iter().position(is_here) {
-            listeners.push(served.listeners.swap_remove(index));
-            continue;
-        }
-        let mut why = "this node has no address of this family".to_owned();
-        let opened = candidates.find_map(|ip| {
-            Listener::open(*ip, &served.port_config, &shared.workers)
-                .map_err(|error| why = format!("{ip}: {error}"))
-                .ok()
-        });
-        match opened {
-            Some(listener) => listeners.push(listener),
-            None => {
-                let (port, family) = (served.port_config.port.number, if is_v4 { "IPv4" } else { "IPv6" });
-                problems
-                    .push(("ListenerFailed", format!("cannot listen for port {port} on {family} on this node: {why}")));
-            }
-        }
-    }
-    served.listeners = listeners;
-    problems
 }
 
 fn slices_of(namespace: &str, name: &str) -> Result<Selection, Status> {

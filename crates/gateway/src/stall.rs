@@ -25,6 +25,10 @@ impl StallTimer {
         Self { limit, timer: None, is_armed: false }
     }
 
+    pub(crate) const fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// Records progress.
     pub(crate) const fn progress(&mut self) {
         self.is_armed = false;

@@ -8,45 +8,42 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy_bidirectional_with_sizes};
 use tokio::time::{sleep, timeout};
 
-use crate::annotations::BackendProtocol;
 use crate::port_config::{PortConfig, until_closing};
 use crate::stall::{Activity, MonitoredStream, until_idle};
-use crate::upstream::{connect, handshake};
+use crate::upstream::{Upstream, connect, handshake};
 
 /// Maximum number of pods tried per connection.
 const MAX_TRIES: usize = 3;
 /// Copy buffer size in bytes.
 const COPY_BUFFER: usize = 16 * 1024;
 
-/// Proxies a connection. It is closed if no pod can be reached.
-pub(crate) async fn proxy<I>(client: I, port_config: &PortConfig, peer: SocketAddr, local: SocketAddr)
+/// Proxies a connection; `header` is sent to the pod first. It is closed if no pod can be reached.
+pub(crate) async fn proxy<I>(client: I, upstream: &Upstream, port_config: &PortConfig, header: Option<String>)
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
     let mut tried = Vec::new();
     while tried.len() < MAX_TRIES {
-        let Some(chosen) = port_config.backends.load().choose(&tried) else { break };
+        let Some(chosen) = upstream.backends.load().choose(&tried) else { break };
         tried.push(chosen.address);
-        let Ok(mut pod) = connect(port_config, &chosen).await else { continue };
-        if port_config.port.proxy_protocol {
-            let line = proxy_header(peer, SocketAddr::new(local.ip(), port_config.port.number));
+        let Ok(mut pod) = connect(upstream, &chosen).await else { continue };
+        if let Some(header) = &header {
             // TLS starts after the header.
-            if !matches!(timeout(port_config.limits.connect, pod.write_all(line.as_bytes())).await, Ok(Ok(()))) {
+            if !matches!(timeout(upstream.limits.connect, pod.write_all(header.as_bytes())).await, Ok(Ok(()))) {
                 continue;
             }
         }
-        match port_config.port.back {
-            BackendProtocol::Plain => return join(client, pod, port_config).await,
-            BackendProtocol::Tls => match handshake(port_config, &chosen, pod, &port_config.upstream_tls.tcp).await {
-                Ok(pod) => return join(client, pod, port_config).await,
-                Err(why) => {
-                    tracing::debug!(service = &*port_config.service, pod = %chosen.address, ?why, "TLS handshake with pod failed");
-                }
-            },
+        let tls = upstream.tls.load_full();
+        let Some(tls) = tls else { return join(client, pod, port_config).await };
+        match handshake(upstream, &tls, &chosen, pod, &tls.tcp).await {
+            Ok(pod) => return join(client, pod, port_config).await,
+            Err(why) => {
+                tracing::debug!(service = &*upstream.service, pod = %chosen.address, ?why, "TLS handshake with pod failed");
+            }
         }
     }
-    port_config.metrics.upstream_failure();
-    tracing::debug!(service = &*port_config.service, ?tried, "no pod accepted the connection");
+    upstream.failed();
+    tracing::debug!(service = &*upstream.service, ?tried, "no pod accepted the connection");
 }
 
 /// Copies both directions until both are closed.
@@ -72,7 +69,7 @@ where
 }
 
 /// PROXY protocol v1 header.
-fn proxy_header(client: SocketAddr, local: SocketAddr) -> String {
+pub(crate) fn proxy_header(client: SocketAddr, local: SocketAddr) -> String {
     let (from, to) = (client.ip().to_canonical(), local.ip().to_canonical());
     let family = if from.is_ipv4() { "TCP4" } else { "TCP6" };
     if from.is_ipv4() == to.is_ipv4() {

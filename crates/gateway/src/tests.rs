@@ -57,9 +57,9 @@ impl TestPort {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let (workers, certificate) = (Arc::new(Workers::new()), Arc::<Certificate>::default());
-        let back = UpstreamTls::new().expect("ciphers");
-        let port_config =
-            Arc::new(PortConfig::new("shop/web", port, limits, &certificate, &back).expect("a port configuration"));
+        let back = Arc::new(UpstreamTls::new().expect("ciphers"));
+        let port_config = PortConfig::of_service("shop/web", port, limits, &certificate, &back, Arc::default());
+        let port_config = Arc::new(port_config.expect("a port configuration"));
         let inside = runtime.enter();
         let port_listener = Listener::open(IpAddr::V4(Ipv4Addr::LOCALHOST), &port_config, &workers).expect("a port");
         drop(inside);
@@ -78,8 +78,7 @@ impl TestPort {
     /// Sets its pods.
     fn set_pods(&self, pods: &[SocketAddr]) {
         let found = EndpointSet { usable: pods.iter().copied().collect(), elsewhere: 0 };
-        let updated = self.port_config.backends.load().updated(&found, self.workers.count());
-        self.port_config.backends.store(Arc::new(updated));
+        self.port_config.service_port().expect("a Service").upstream.update(&found, self.workers.count());
     }
 
     fn connect(&self) -> TcpStream {
@@ -110,7 +109,7 @@ impl TestPort {
     }
 }
 
-fn rest_of(mut stream: TcpStream) -> String {
+pub(crate) fn rest_of(mut stream: TcpStream) -> String {
     let mut all = Vec::new();
     // A reset is treated as end of stream.
     let _ = stream.read_to_end(&mut all);
@@ -118,7 +117,7 @@ fn rest_of(mut stream: TcpStream) -> String {
 }
 
 /// Next response on a connection: head and body with Content-Length.
-fn next_answer(stream: &mut TcpStream) -> (String, String) {
+pub(crate) fn next_answer(stream: &mut TcpStream) -> (String, String) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -136,7 +135,7 @@ fn next_answer(stream: &mut TcpStream) -> (String, String) {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < TIMEOUT, "{what}");

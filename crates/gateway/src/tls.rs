@@ -4,12 +4,16 @@
 //! not verified, as with the load balancers that define these annotations; TLS towards pods only protects against
 //! passive eavesdropping.
 
+pub(crate) mod backend;
+pub(crate) mod frontend;
+
 use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use client::tls::InsecureSkipVerify;
 use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::ServerName;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ServerConfig};
@@ -70,6 +74,8 @@ pub(crate) fn server_config(certificate: Arc<Certificate>, mode: Mode) -> Result
 /// TLS configurations towards pods: without ALPN, for HTTP/1.1 and for HTTP/2.
 #[derive(Clone)]
 pub(crate) struct UpstreamTls {
+    /// Server name; that of the pod's address if none.
+    pub(crate) name: Option<ServerName<'static>>,
     pub(crate) tcp: Arc<ClientConfig>,
     pub(crate) h1: Arc<ClientConfig>,
     pub(crate) h2: Arc<ClientConfig>,
@@ -84,12 +90,19 @@ impl UpstreamTls {
         let mut tcp = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         // Pods are reached by address, so there is no server name.
         tcp.enable_sni = false;
+        Ok(Self::of(None, tcp))
+    }
+}
+
+impl UpstreamTls {
+    /// The configurations for this server name from the one without ALPN.
+    pub(crate) fn of(name: Option<ServerName<'static>>, tcp: ClientConfig) -> Self {
         let with = |protocol: &[u8]| {
             let mut config = tcp.clone();
             config.alpn_protocols = vec![protocol.to_vec()];
             Arc::new(config)
         };
-        Ok(Self { h1: with(H1), h2: with(H2), tcp: Arc::new(tcp) })
+        Self { name, h1: with(H1), h2: with(H2), tcp: Arc::new(tcp) }
     }
 }
 

@@ -1,12 +1,15 @@
-//! Connection pool to pods.
+//! An upstream: the pods of a Service port, the protocol towards them, and a connection pool.
 //!
 //! In: an endpoint and its protocol. Out: a connection for a request. Each worker has its own pool, so that there is no
-//! lock contention; one connection for all HTTP/2 requests, one per concurrent HTTP/1.1 request.
+//! lock contention; one connection for all HTTP/2 requests, one per concurrent HTTP/1.1 request. A port of a Service has
+//! one upstream; the rules of routes share the upstreams of the Services that they refer to.
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
@@ -16,17 +19,71 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::annotations::BackendProtocol;
-use crate::balance::{Endpoint, InFlight};
+use crate::balance::{Backends, Endpoint, InFlight};
 use crate::body::RequestBody;
+use crate::endpoints::EndpointSet;
 use crate::http1::{Connection, Stream};
-use crate::port_config::PortConfig;
-use crate::tls::is_h2;
+use crate::limits::Limits;
+use crate::tls::{UpstreamTls, is_h2};
 
 /// Interval of HTTP/2 keep-alive pings.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// HTTP/2 flow-control window in bytes.
 const WINDOW: u32 = 1024 * 1024;
+
+/// Pods of a Service port, and how to talk to them.
+pub(crate) struct Upstream {
+    /// `namespace/name` of the Service.
+    pub(crate) service: Box<str>,
+    /// Whether pods use HTTP/2 with prior knowledge.
+    pub(crate) h2: bool,
+    pub(crate) limits: Limits,
+    pub(crate) backends: ArcSwap<Backends>,
+    /// TLS towards pods; plain if none.
+    pub(crate) tls: ArcSwapOption<UpstreamTls>,
+    /// Counts requests and connections that failed.
+    pub(crate) failures: Arc<AtomicU64>,
+}
+
+impl Upstream {
+    pub(crate) fn new(
+        service: &str,
+        h2: bool,
+        limits: Limits,
+        tls: Option<Arc<UpstreamTls>>,
+        failures: Arc<AtomicU64>,
+    ) -> Self {
+        let (backends, tls) = (ArcSwap::default(), ArcSwapOption::new(tls));
+        Self { service: service.into(), h2, limits, backends, tls, failures }
+    }
+
+    /// Counts a request or connection that failed.
+    pub(crate) fn failed(&self) {
+        self.failures.fetch_add(1, Relaxed);
+    }
+
+    /// Replaces the endpoints; known ones keep their connections.
+    pub(crate) fn update(&self, found: &EndpointSet, workers: usize) {
+        let updated = self.backends.load().updated(found, workers);
+        self.backends.store(Arc::new(updated));
+    }
+
+    /// Closes idle connections, and lets no request join an open HTTP/2 connection.
+    pub(crate) fn close_idle(&self) {
+        let backends = self.backends.load();
+        for idle in backends.all().iter().flat_map(|endpoint| &endpoint.idle) {
+            *idle.lock() = IdleConnections::default();
+        }
+    }
+
+    /// Closes connections that are idle since before `before`.
+    pub(crate) fn sweep(&self, before: Instant) {
+        let backends = self.backends.load();
+        for idle in backends.all().iter().flat_map(|endpoint| &endpoint.idle) {
+            idle.lock().sweep(before);
+        }
+    }
+}
 
 /// Idle connections of a worker to an endpoint.
 #[derive(Default)]
@@ -86,17 +143,17 @@ impl UpstreamConnection {
 
     /// Opens a connection.
     pub(crate) async fn open(
-        port_config: &PortConfig,
+        upstream: &Upstream,
         endpoint: &Endpoint,
         worker: usize,
         h2: bool,
     ) -> Result<Self, Failure> {
-        let stream = connect(port_config, endpoint).await?;
-        let connection = match port_config.port.back {
-            BackendProtocol::Plain => start_http(stream, h2).await?,
-            BackendProtocol::Tls => {
-                let config = if h2 { &port_config.upstream_tls.h2 } else { &port_config.upstream_tls.h1 };
-                let stream = handshake(port_config, endpoint, stream, config).await?;
+        let stream = connect(upstream, endpoint).await?;
+        let connection = match &*upstream.tls.load() {
+            None => start_http(stream, h2).await?,
+            Some(tls) => {
+                let config = if h2 { &tls.h2 } else { &tls.h1 };
+                let stream = handshake(upstream, tls, endpoint, stream, config).await?;
                 if h2 && !is_h2(stream.get_ref().1.alpn_protocol()) {
                     return Err(Failure::Handshake("no HTTP/2 (ALPN)".to_owned()));
                 }
@@ -122,8 +179,8 @@ impl Lease {
 }
 
 /// Connects to an endpoint.
-pub(crate) async fn connect(port_config: &PortConfig, endpoint: &Endpoint) -> Result<TcpStream, Failure> {
-    let stream = timeout(port_config.limits.connect, TcpStream::connect(endpoint.address)).await;
+pub(crate) async fn connect(upstream: &Upstream, endpoint: &Endpoint) -> Result<TcpStream, Failure> {
+    let stream = timeout(upstream.limits.connect, TcpStream::connect(endpoint.address)).await;
     let stream = stream.map_err(|_| Failure::Timeout)?.map_err(Failure::Refused)?;
     stream.set_nodelay(true).map_err(Failure::Refused)?;
     Ok(stream)
@@ -131,14 +188,15 @@ pub(crate) async fn connect(port_config: &PortConfig, endpoint: &Endpoint) -> Re
 
 /// TLS handshake with an endpoint.
 pub(crate) async fn handshake(
-    port_config: &PortConfig,
+    upstream: &Upstream,
+    tls: &UpstreamTls,
     endpoint: &Endpoint,
     stream: TcpStream,
     config: &Arc<ClientConfig>,
 ) -> Result<TlsStream<TcpStream>, Failure> {
-    let name = ServerName::IpAddress(endpoint.address.ip().into());
+    let name = tls.name.clone().unwrap_or_else(|| ServerName::IpAddress(endpoint.address.ip().into()));
     let connecting = TlsConnector::from(Arc::clone(config)).connect(name, stream);
-    let stream = timeout(port_config.limits.handshake, connecting).await.map_err(|_| Failure::Timeout)?;
+    let stream = timeout(upstream.limits.handshake, connecting).await.map_err(|_| Failure::Timeout)?;
     stream.map_err(|error| Failure::Handshake(format!("TLS handshake failed: {error}")))
 }
 

@@ -17,13 +17,15 @@ use crate::endpoints::{Endpoint, Location, PortEndpoint};
 use crate::options::Options;
 use crate::service_port::{Backend, PortKey};
 
-/// A listener for the load-balancer addresses of a TCP port, in the family of its own address.
+/// A listener for the load-balancer addresses of a port, in the family of its own address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Redirect {
     /// `namespace/name` of the Service.
     pub service: Arc<str>,
     /// Port name, possibly empty.
     pub port: Arc<str>,
+    /// Protocol.
+    pub protocol: Protocol,
     /// Where it listens on this node.
     pub listener: SocketAddr,
 }
@@ -54,7 +56,7 @@ impl Redirects {
 impl Redirect {
     fn key(&self) -> PortKey {
         let (service, port) = (Arc::clone(&self.service), Arc::clone(&self.port));
-        PortKey { service, port, protocol: Protocol::Tcp, family: Family::of(self.listener.ip()), redirected: true }
+        PortKey { service, port, protocol: self.protocol, family: Family::of(self.listener.ip()), redirected: true }
     }
 
     fn endpoint(&self, here: &Arc<Location>) -> (Backend, Endpoint) {

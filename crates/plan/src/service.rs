@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::ip::{Family, parse_lenient};
+use api::view::Service;
 use api::view::service::ServicePort as Port;
-use api::view::{Protocol, Service};
 use ipnet::IpNet;
 
 use crate::address::{cluster_ip_error, frontend_error, lenient_range};
@@ -118,7 +118,7 @@ impl Common<'_> {
             return None;
         }
         let (service, name) = (Arc::clone(self.name), names.share(&*port.name));
-        let key = PortKey { service, port: name, protocol: Protocol::Tcp, family, redirected: true };
+        let key = PortKey { service, port: name, protocol: port.protocol?, family, redirected: true };
         // Local: clients keep their addresses.
         Some(ServicePort { lb_ips, external_local: true, ..ServicePort::new(key, port.port) })
     }

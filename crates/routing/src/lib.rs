@@ -10,6 +10,24 @@
 //! ```
 //! No I/O, no clock.
 
+mod attach;
+pub mod classes;
+pub mod cluster;
+pub mod conditions;
+pub mod durations;
+pub mod filters;
+mod gateways;
+pub mod grpc_table;
+pub mod hosts;
+pub mod http_table;
 pub mod ingress;
+mod listeners;
 pub mod model;
+mod persistent;
+mod policies;
 pub mod policy;
+mod references;
+mod rules;
+pub mod status;
+pub mod table;
+pub mod weights;

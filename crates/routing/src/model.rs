@@ -27,6 +27,30 @@ pub enum RouteKind {
     Ingress,
 }
 
+impl RouteKind {
+    /// The kinds of the Gateway API.
+    pub const ALL: [Self; 5] = [Self::Http, Self::Grpc, Self::Tls, Self::Tcp, Self::Udp];
+
+    /// Its name, as in `kind`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTPRoute",
+            Self::Grpc => "GRPCRoute",
+            Self::Tls => "TLSRoute",
+            Self::Tcp => "TCPRoute",
+            Self::Udp => "UDPRoute",
+            Self::Ingress => "Ingress",
+        }
+    }
+
+    /// The kind of the Gateway API with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
 /// A route.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RouteId {

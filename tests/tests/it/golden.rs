@@ -121,3 +121,18 @@ fn b04_admission_policies_are_those_of_kubernetes() {
 fn b07_every_recorded_answer_about_custom_resources_is_ours_too() {
     assert_all_passed(&replay(&[], &golden("crds"), &[]));
 }
+
+/// The kinds of the Gateway API, with the settings of a server.
+fn replay_gateway(server: &[&str], arguments: &[&str]) {
+    assert_all_passed(&replay(server, &golden("gateway"), arguments));
+}
+
+#[test]
+fn s52_every_recorded_answer_about_the_gateway_api_is_ours_too() {
+    replay_gateway(&[], &["--skip", "experimental"]);
+}
+
+#[test]
+fn s52_every_recorded_answer_about_the_experimental_channel_is_ours_too() {
+    replay_gateway(&["--gateway-api", "experimental"], &["--only", "experimental"]);
+}

@@ -21,7 +21,7 @@ pub struct Definition {
     pub object_type: CustomType,
     /// The rules in CEL, compiled when the first object is written: most definitions of a cluster have no writes for a long time,
     /// and compiled rules take more memory than all the rest.
-    rules: OnceLock<Compiled>,
+    rules: Arc<OnceLock<Compiled>>,
     /// The columns of Tables.
     pub columns: Columns,
     /// `subresources.scale`, if there is one.
@@ -46,7 +46,7 @@ pub struct Definition {
     /// The webhook that converts objects between versions; `None` with the strategy `None`.
     pub webhook: Option<Arc<Webhook>>,
     /// `openAPIV3Schema`, for OpenAPI documents.
-    pub published: Value,
+    pub published: Arc<Value>,
     /// The revision of the definition in the store.
     pub revision: u64,
 }
@@ -55,22 +55,30 @@ impl Definition {
     /// Compiles all versions of a definition that was stored at a revision, in its order.
     #[must_use]
     pub fn all(definition: &Value, revision: u64) -> Vec<Self> {
-        let schema = |version: &Value| Arc::new(Structural::parse(version.at("schema.openAPIV3Schema")));
         let versions = definition.items("spec.versions");
+        let shapes = Shape::all(versions);
+        let names = versions.iter().map(|version| version.text("name").to_owned());
         let schemas: BTreeMap<String, Arc<Structural>> =
-            versions.iter().map(|version| (version.text("name").to_owned(), schema(version))).collect();
-        versions.iter().map(|version| Self::new(definition, version, &schemas, revision)).collect()
+            names.zip(&shapes).map(|(name, shape)| (name, shape.schema.clone())).collect();
+        let both = versions.iter().zip(shapes);
+        both.map(|(version, shape)| Self::new(definition, version, shape, &schemas, revision)).collect()
     }
 
     /// A definition of nothing, in place of one that was deleted.
     #[must_use]
     pub fn empty() -> Self {
-        Self::new(&Value::Null, &Value::Null, &BTreeMap::new(), 0)
+        Self::new(&Value::Null, &Value::Null, Shape::default(), &BTreeMap::new(), 0)
     }
 
-    fn new(definition: &Value, version: &Value, schemas: &BTreeMap<String, Arc<Structural>>, revision: u64) -> Self {
+    fn new(
+        definition: &Value,
+        version: &Value,
+        shape: Shape,
+        schemas: &BTreeMap<String, Arc<Structural>>,
+        revision: u64,
+    ) -> Self {
         let name = version.text("name");
-        let schema = schemas.get(name).cloned().unwrap_or_default();
+        let Shape { published, schema, rules } = shape;
         // A status that a create drops has its default for readers, and is not stored.
         let has_status = version.has("subresources.status");
         let has_default_status = has_status && schema.member("status").is_some_and(|status| status.default.is_some());
@@ -82,7 +90,7 @@ impl Definition {
         let stored = crd::storage_version(definition).map_or(name, |stored| stored.text("name"));
         let webhook = Webhook::of(definition).map(Arc::new);
         Self {
-            rules: OnceLock::new(),
+            rules,
             object_type: CustomType {
                 group: group.to_owned(),
                 version: name.to_owned(),
@@ -103,7 +111,7 @@ impl Definition {
             first_version: format!("{group}/{}", definition.texts("status.storedVersions").first().unwrap_or(&stored)),
             webhook,
             settled_at: (schemas.len() == 1 && !has_default_status).then_some(revision),
-            published: version.at("schema.openAPIV3Schema").clone(),
+            published,
             revision,
         }
     }
@@ -142,5 +150,30 @@ impl Definition {
     #[must_use]
     pub fn has_status(&self) -> bool {
         self.object_type.has_status
+    }
+}
+
+/// What versions with equal schemas share: most definitions with several versions have one shape.
+#[derive(Clone, Default)]
+struct Shape {
+    published: Arc<Value>,
+    schema: Arc<Structural>,
+    rules: Arc<OnceLock<Compiled>>,
+}
+
+impl Shape {
+    /// The shapes of versions, in their order.
+    fn all(versions: &[Value]) -> Vec<Self> {
+        let mut shapes: Vec<Self> = Vec::new();
+        for version in versions {
+            let published = version.at("schema.openAPIV3Schema");
+            let known = shapes.iter().find(|known| *known.published == *published).cloned();
+            shapes.push(known.unwrap_or_else(|| Self {
+                published: Arc::new(published.clone()),
+                schema: Arc::new(Structural::parse(published)),
+                rules: Arc::default(),
+            }));
+        }
+        shapes
     }
 }

@@ -14,6 +14,8 @@ pub const BACKEND_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer
 pub const SSL_PORTS: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-ports";
 /// `*`: the load balancer sends a PROXY protocol v1 header to Pods.
 pub const PROXY_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer-proxy-protocol";
+/// On the Service of a Gateway: the name of the Gateway. Its load-balancer addresses belong to the gateway.
+pub const GATEWAY: &str = "waypost.dev/gateway";
 /// The default IngressClass: `true`.
 pub const DEFAULT_INGRESS_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 /// The class of an Ingress, in the form that `spec.ingressClassName` replaced.

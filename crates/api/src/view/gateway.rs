@@ -1,7 +1,8 @@
-//! Which ports of a load balancer the gateway serves, by the annotations of AWS load balancers. The proxy and the gateway
-//! decide by the same functions.
+//! Which ports of a load balancer the gateway serves: all ports of the Service of a Gateway, otherwise by the annotations
+//! of AWS load balancers. The proxy and the gateway decide by the same functions.
 
-use super::annotations::{BACKEND_PROTOCOL, PROXY_PROTOCOL, SSL_CERT, SSL_PORTS};
+use super::Protocol;
+use super::annotations::{BACKEND_PROTOCOL, GATEWAY, PROXY_PROTOCOL, SSL_CERT, SSL_PORTS};
 use super::service::{CLASSES, Service, ServicePort};
 
 impl Service {
@@ -11,6 +12,12 @@ impl Service {
         self.is_load_balancer()
             && self.spec.load_balancer_class.as_deref().is_none_or(|class| CLASSES.contains(&class))
             && self.proxy_name().is_none()
+    }
+
+    /// The name of the Gateway whose Service it is; its endpoints are those of the routes of the Gateway.
+    #[must_use]
+    pub fn gateway(&self) -> Option<&str> {
+        self.metadata.annotation(GATEWAY)
     }
 
     /// Whether clients of its load balancer use TLS on a port.
@@ -24,12 +31,16 @@ impl Service {
     #[must_use]
     pub fn uses_gateway(&self, port: &ServicePort) -> bool {
         let annotation = |key| self.metadata.annotation(key);
-        self.has_own_load_balancer()
-            && port.is_tcp()
-            && port.port > 0
-            && (self.has_tls(port)
+        let is_annotated = || {
+            self.has_tls(port)
                 || annotation(PROXY_PROTOCOL) == Some("*")
-                || annotation(BACKEND_PROTOCOL).is_some_and(|protocol| protocol.eq_ignore_ascii_case("http")))
+                || annotation(BACKEND_PROTOCOL).is_some_and(|protocol| protocol.eq_ignore_ascii_case("http"))
+        };
+        let is_served = match self.gateway() {
+            Some(_) => matches!(port.protocol, Some(Protocol::Tcp | Protocol::Udp)),
+            None => port.is_tcp() && is_annotated(),
+        };
+        port.port > 0 && is_served && self.has_own_load_balancer()
     }
 }
 

@@ -193,6 +193,25 @@ fn annotations_are_trimmed() {
 }
 
 #[test]
+fn all_ports_of_the_service_of_a_gateway_belong_to_the_gateway() {
+    let ports = json!([{"name": "tcp-80", "port": 80}, {"name": "udp-53", "port": 53, "protocol": "UDP"},
+                       {"name": "sctp", "port": 9, "protocol": "SCTP"}]);
+    let used = |annotations: Value, class: Value| -> Vec<Box<str>> {
+        let service: Service = read(&json!({
+            "metadata": {"annotations": annotations},
+            "spec": {"type": "LoadBalancer", "loadBalancerClass": class, "ports": ports},
+        }));
+        let used = service.spec.ports.iter().filter(|port| service.uses_gateway(port));
+        used.map(|port| port.name.clone()).collect()
+    };
+    let of_gateway = json!({"waypost.dev/gateway": "public"});
+    assert_eq!(used(of_gateway.clone(), Value::Null), ["tcp-80".into(), "udp-53".into()]);
+    assert!(used(of_gateway, json!("example.com/other")).is_empty(), "the load balancer of another implementation");
+    assert!(used(json!({"waypost.dev/gateway": " "}), Value::Null).is_empty());
+    assert!(used(json!({}), Value::Null).is_empty());
+}
+
+#[test]
 fn absent_endpoint_conditions_mean_ready() {
     let conditions = |json: Value| read::<Endpoint>(&json!({"conditions": json})).conditions;
     let none = conditions(json!({}));

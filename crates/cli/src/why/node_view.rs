@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{bail, ensure};
 use api::view::Service;
 use ipnet::IpNet;
-use plan::{LocalDetector, NodePortAddresses, Options, Planner, Redirect, Update, lenient_ranges};
+use plan::{LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, Update, lenient_ranges};
 use serde_json::Value;
 
 use super::cluster::ClusterObjects;
@@ -84,7 +84,8 @@ fn redirects(report: &Value) -> BTreeSet<Redirect> {
     });
     let redirect = |(service, port): (&String, &Value)| {
         let listener = port["backends"][0]["address"].as_str()?.parse().ok()?;
-        Some(Redirect { service: service.as_str().into(), port: port["name"].as_str()?.into(), listener })
+        let protocol = Protocol::named(port["protocol"].as_str()?)?;
+        Some(Redirect { service: service.as_str().into(), port: port["name"].as_str()?.into(), protocol, listener })
     };
     ports.filter(|(_, port)| port["redirected"] == true).filter_map(redirect).collect()
 }

@@ -65,6 +65,7 @@ pub(crate) fn say((thing, object): &Said) -> Update {
             let redirect = |(name, port, listener): (String, String, SocketAddr)| Redirect {
                 service: format!("ns/{name}").into(),
                 port: port.into(),
+                protocol: Protocol::Tcp,
                 listener,
             };
             Update::Redirects(Arc::new(all.into_iter().map(redirect).collect()))

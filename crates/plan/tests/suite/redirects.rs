@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::ip::Family;
-use api::view::annotations::{BACKEND_PROTOCOL, SSL_CERT, SSL_PORTS};
+use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY, SSL_CERT, SSL_PORTS};
 use plan::oracle::{Outcome, RejectReason};
 use plan::{Protocol, Redirect, Role, Update};
 use serde_json::{Value, json};
@@ -34,6 +34,7 @@ fn redirects(listeners: &[&str]) -> Update {
     let redirect = |listener: &&str| Redirect {
         service: "default/web".into(),
         port: "https".into(),
+        protocol: Protocol::Tcp,
         listener: listener.parse().expect("an address"),
     };
     Update::Redirects(Arc::new(listeners.iter().map(redirect).collect()))
@@ -76,6 +77,34 @@ fn other_frontends_and_other_ports_lead_to_pods() {
 }
 
 #[test]
+fn all_ports_of_the_service_of_a_gateway_are_redirected() {
+    let mut world = World::new();
+    world.say(web(&json!({GATEWAY: "public"})));
+    for key in ["default/web:https/TCP", "default/web:http/TCP", "default/web:quic/UDP"] {
+        assert!(world.find(key, Family::V4).expect("planned").lb_ips.is_empty(), "{key}");
+        let redirected = world.find(&format!("{key} at the gateway"), Family::V4).expect("planned");
+        assert_eq!(redirected.lb_ips, [ip(VIP)], "{key}");
+    }
+    let outcome = world.judge(STRANGER, VIP, 80);
+    assert!(matches!(outcome, Outcome::Refuse(RejectReason::NoEndpoints(_))), "{outcome:?}");
+    let listener = |port: &str, protocol, number: u16| Redirect {
+        service: "default/web".into(),
+        port: port.into(),
+        protocol,
+        listener: ([192, 0, 2, 11], number).into(),
+    };
+    let all = [listener("https", Protocol::Tcp, 40_000), listener("quic", Protocol::Udp, 40_001)];
+    world.say(Update::Redirects(Arc::new(all.into())));
+    for (key, number) in [("default/web:https/TCP", 40_000), ("default/web:quic/UDP", 40_001)] {
+        let redirected = world.find(&format!("{key} at the gateway"), Family::V4).expect("planned");
+        let backends: Vec<_> = redirected.local.iter().map(|backend| backend.port).collect();
+        assert_eq!(backends, [number], "{key}");
+    }
+    let http = world.find("default/web:http/TCP at the gateway", Family::V4).expect("planned");
+    assert!(http.local.is_empty(), "no listener of the protocol");
+}
+
+#[test]
 fn without_a_listener_connections_are_rejected_and_reach_no_pod() {
     let mut world = world();
     let refused = |world: &World, source: &str, to: &str| {
@@ -92,7 +121,12 @@ fn without_a_listener_connections_are_rejected_and_reach_no_pod() {
     world.say(redirects(&[]));
     refused(&world, STRANGER, VIP);
     // A redirect for another Service or port changes nothing.
-    let other = Redirect { service: "default/web".into(), port: "http".into(), listener: ([192, 0, 2, 1], 1).into() };
+    let other = Redirect {
+        service: "default/web".into(),
+        port: "http".into(),
+        protocol: Protocol::Tcp,
+        listener: ([192, 0, 2, 1], 1).into(),
+    };
     world.say(Update::Redirects(Arc::new([other].into())));
     refused(&world, STRANGER, VIP);
     assert_eq!(ends(&world.forward(STRANGER, VIP, 80).backends), "7");

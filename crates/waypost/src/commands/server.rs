@@ -14,7 +14,7 @@ use bytes::Bytes;
 use client::http::Method;
 use client::remote::Remote;
 use control::signers::{CertificateRequest, Signer, TokenRequest, TokenSigner};
-use control::{Election, ServerNames, Settings};
+use control::{CertificateChecks, Election, ServerNames, Settings};
 use jiff::Timestamp;
 use kernel::addresses::Addresses as _;
 use rest::auth::service_account::ServiceAccounts;
@@ -35,6 +35,7 @@ use super::encryption::{self, Follower, Reloads};
 use super::identity::{self, Published};
 use super::privileges;
 use super::release;
+use super::served_certificates::ServedCertificates;
 use crate::config::ServerArguments;
 use crate::notify::Manager;
 
@@ -161,6 +162,10 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
     }
     // Before requests are accepted: without roles no user may do anything.
     control::bootstrap::run(&*store, &ranges, advertised).await.context("creating the first objects")?;
+    if let Some(channel) = arguments.gateway_api.channel() {
+        let installed = control::gateway_api::install(&*store, channel, Timestamp::now()).await;
+        installed.context("installing the kinds of the Gateway API")?;
+    }
     let (readiness, dynamic) = (server.readiness(), server.dynamic_admission());
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let serving = tokio::spawn(server.run(async {
@@ -369,6 +374,8 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges, live: &Live) -> Settin
         })),
         certificate_lifetime: arguments.cluster_signing_duration,
         load_balancer: arguments.balancing.settings(),
+        gateway_class: arguments.gateway_class.unwrap_or_default(),
+        certificate_checks: CertificateChecks(Some(Arc::new(ServedCertificates))),
         // Needed by the volumes that the plugin adds to Pods.
         publish_root_ca: admission_plugins(arguments).has(Plugin::ServiceAccount),
         plugins: admission_plugins(arguments),

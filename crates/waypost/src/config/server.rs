@@ -5,10 +5,11 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use ipnet::IpNet;
 
 use api::admission::Plugin;
+use api::gateway_api::Channel;
 
 use super::values::{count, lifetime, port_range, seconds, token_lifetime};
 use super::{AuditArguments, DataDir, EncryptionArguments, LoadBalancerArguments, ReachedArguments};
@@ -143,6 +144,12 @@ pub(crate) struct ServerArguments {
         value_name = "DURATION"
     )]
     pub(crate) cluster_signing_duration: Duration,
+    /// The kinds of the Gateway API that the server installs: release channel, or none
+    #[arg(long, env = "WAYPOST_GATEWAY_API", default_value = "standard", value_name = "CHANNEL")]
+    pub(crate) gateway_api: GatewayApi,
+    /// Create the GatewayClass waypost; on in `up`, off in `server`
+    #[arg(long, env = "WAYPOST_GATEWAY_CLASS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) gateway_class: Option<bool>,
     /// Leader election: only one of several servers over one store runs the controllers
     #[arg(long, env = "WAYPOST_LEADER_ELECT", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_name = "BOOL")]
     pub(crate) leader_elect: bool,
@@ -193,6 +200,28 @@ pub(crate) struct ServerArguments {
     pub(crate) balancing: LoadBalancerArguments,
 }
 
+/// Which kinds of the Gateway API are installed.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum GatewayApi {
+    /// Stable kinds and fields.
+    Standard,
+    /// Also experimental ones.
+    Experimental,
+    /// No kinds; installed ones stay.
+    None,
+}
+
+impl GatewayApi {
+    /// The release channel.
+    pub(crate) const fn channel(self) -> Option<Channel> {
+        match self {
+            Self::Standard => Some(Channel::Standard),
+            Self::Experimental => Some(Channel::Experimental),
+            Self::None => None,
+        }
+    }
+}
+
 impl ServerArguments {
     /// The files that the server reads, with their flags.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
@@ -208,6 +237,7 @@ impl ServerArguments {
     pub(crate) fn for_one_machine(mut self) -> Self {
         self.service_conditions.get_or_insert(true);
         self.allocate_node_cidrs.get_or_insert(true);
+        self.gateway_class.get_or_insert(true);
         self.balancing.for_one_machine();
         self
     }

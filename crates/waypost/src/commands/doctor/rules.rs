@@ -305,7 +305,8 @@ pub(super) mod tests {
         web.put("spec.type", "LoadBalancer");
         web.put("status", json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}));
         let listener = "192.0.2.11:41000".parse().expect("an address");
-        let redirect = Redirect { service: "default/web".into(), port: "".into(), listener };
+        let protocol = plan::Protocol::Tcp;
+        let redirect = Redirect { service: "default/web".into(), port: "".into(), protocol, listener };
         let rules = compared(&mut written_with(&cluster, false, &[redirect]), &cluster);
         assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web/TCP at the gateway"], "{rules:?}");
         assert!(rules.whole.is_empty(), "{rules:?}");

@@ -1,0 +1,373 @@
+//! Forwards a request to a pod of an upstream, with retries.
+//!
+//! In: a prepared request, its upstream, and a [`Policy`]. Out: the response, or an error page. Without a retry policy a
+//! request is sent again only if no connection could be made; or if a pooled connection was closed before a response and
+//! the request was not sent or is idempotent.
+
+use std::mem;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use http::header::{CONNECTION, UPGRADE};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
+use hyper::client::conn::http2::SendRequest;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::body::{BodySource, Http1Response, RequestBody, ResponseBody, UpstreamBody};
+use crate::http_proxy::ClientConnection;
+use crate::http1::{Connection, RequestError};
+use crate::stall::Activity;
+use crate::upstream::{Failure, Lease, Upstream, UpstreamConnection};
+use crate::{error_pages, headers, tcp_proxy};
+
+/// Maximum number of pods tried per attempt; twice as many connections.
+const MAX_TRIES: usize = 3;
+/// The pause before the first retry, unless the policy has another.
+const BACKOFF: Duration = Duration::from_millis(25);
+/// How often the pause doubles.
+const MAX_DOUBLINGS: u32 = 6;
+
+/// Time limits and retries of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Policy<'a> {
+    /// How long a pod may be silent.
+    pub(crate) stall: Duration,
+    /// Limit of the exchange.
+    pub(crate) whole: Option<Duration>,
+    /// Limit of one attempt.
+    pub(crate) attempt: Option<Duration>,
+    /// Retries.
+    pub(crate) retry: Option<&'a Retry>,
+}
+
+/// Retries.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Retry {
+    /// Status codes that lead to another attempt.
+    pub(crate) codes: Vec<StatusCode>,
+    /// Attempts after the first.
+    pub(crate) attempts: u32,
+    /// Pause before the first of them.
+    pub(crate) backoff: Option<Duration>,
+}
+
+/// Request to forward.
+pub(crate) struct Exchange {
+    pub(crate) request: Request<RequestBody>,
+    /// Whether HTTP/2 is used.
+    pub(crate) is_h2: bool,
+    /// The upgrade of the client's connection, if requested.
+    pub(crate) upgrade: Option<OnUpgrade>,
+}
+
+/// Forwards a request.
+pub(crate) async fn forward(
+    client: &ClientConnection,
+    upstream: &Arc<Upstream>,
+    exchange: Exchange,
+    policy: Policy<'_>,
+) -> Response<ResponseBody> {
+    let Some(whole) = policy.whole else { return attempts(client, upstream, exchange, policy, None).await };
+    let end = Instant::now() + whole;
+    // Boxed, so that requests without limit have a small future.
+    let limited = Box::pin(timeout_at(end, attempts(client, upstream, exchange, policy, Some(end)))).await;
+    limited.unwrap_or_else(|_| error_pages::upstream_timeout(upstream, whole))
+}
+
+async fn attempts(
+    client: &ClientConnection,
+    upstream: &Arc<Upstream>,
+    Exchange { mut request, is_h2, upgrade }: Exchange,
+    policy: Policy<'_>,
+    end: Option<Instant>,
+) -> Response<ResponseBody> {
+    let worker = client.worker;
+    let (mut tried, mut failure, mut force_new) = (Vec::new(), None::<Failure>, upgrade.is_some());
+    let mut retries = Retries::new(policy.retry, &request);
+    let mut rounds = 0;
+    while rounds < 2 * MAX_TRIES {
+        rounds += 1;
+        let (chosen, elsewhere) = {
+            let backends = upstream.backends.load();
+            let other = backends.choose(&tried).filter(|_| tried.len() < MAX_TRIES);
+            // The only pod is better than none.
+            (other.or_else(|| if failure.is_none() { backends.choose(&[]) } else { None }), backends.elsewhere)
+        };
+        let Some(chosen) = chosen else {
+            if failure.is_some() && retries.pause().await {
+                (failure, rounds) = (None, 0);
+                tried.clear();
+                continue;
+            }
+            return failure.map_or_else(
+                || error_pages::no_endpoints(upstream, elsewhere),
+                |why| error_pages::connect_failed(upstream, &why),
+            );
+        };
+        let idle_connection = if force_new { None } else { UpstreamConnection::pooled(&chosen, worker, is_h2) };
+        let is_pooled = idle_connection.is_some();
+        let opened = match idle_connection {
+            Some(connection) => Ok(connection),
+            // Boxed because it is large and rarely used.
+            None => Box::pin(UpstreamConnection::open(upstream, &chosen, worker, is_h2)).await,
+        };
+        let connection = match opened {
+            Ok(connection) => connection,
+            Err(why) => {
+                tried.push(chosen.address);
+                failure = Some(why);
+                continue;
+            }
+        };
+        let attempt_end = policy.attempt.map(|limit| Instant::now() + limit);
+        let sent = Attempt { client, stall: policy.stall, is_pooled };
+        let result = match (connection, policy.attempt) {
+            (UpstreamConnection::H1(connection), None) => sent.by_h1(connection, request).await,
+            (UpstreamConnection::H2(sender), None) => sent.by_h2(sender, request).await,
+            (UpstreamConnection::H1(connection), Some(limit)) => limited(limit, sent.by_h1(connection, request)).await,
+            (UpstreamConnection::H2(sender), Some(limit)) => limited(limit, sent.by_h2(sender, request)).await,
+        };
+        let error = match result {
+            Ok((head, source)) => {
+                if retries.wants(head.status())
+                    && let Some(again) = retries.again().await
+                {
+                    (request, rounds, failure) = (again, 0, None);
+                    tried = vec![chosen.address];
+                    continue;
+                }
+                let lease = Lease { in_flight: chosen, worker, max_idle: upstream.limits.pool_size };
+                let end = [end, attempt_end].into_iter().flatten().min();
+                return finish(client, upstream, (head, source), (policy.stall, end), lease, upgrade);
+            }
+            // A pod may close a pooled connection just when it is used: use a new one.
+            Err(ForwardError::Retryable(again)) => {
+                (request, force_new) = (*again, true);
+                continue;
+            }
+            Err(error) => error,
+        };
+        if error.is_of_upstream()
+            && let Some(again) = retries.again().await
+        {
+            (request, rounds, failure) = (again, 0, None);
+            tried = vec![chosen.address];
+            continue;
+        }
+        return match error {
+            ForwardError::UpstreamTimeout => {
+                error_pages::upstream_timeout(upstream, policy.attempt.unwrap_or(policy.stall))
+            }
+            ForwardError::UpstreamFailed(why) => error_pages::upstream_failed(upstream, &why),
+            ForwardError::ClientTimeout | ForwardError::Retryable(_) => error_pages::request_timeout(),
+        };
+    }
+    error_pages::upstream_failed(upstream, "pooled connections were closed repeatedly")
+}
+
+/// Limits an attempt.
+async fn limited<T>(limit: Duration, sent: impl Future<Output = Result<T, ForwardError>>) -> Result<T, ForwardError> {
+    timeout(limit, sent).await.unwrap_or(Err(ForwardError::UpstreamTimeout))
+}
+
+/// Retries that are left, and the request to repeat.
+struct Retries<'a> {
+    retry: Option<&'a Retry>,
+    request: Option<Copy>,
+    done: u32,
+}
+
+impl<'a> Retries<'a> {
+    fn new(retry: Option<&'a Retry>, request: &Request<RequestBody>) -> Self {
+        let retry = retry.filter(|retry| retry.attempts > 0);
+        Self { retry, request: retry.and_then(|_| Copy::of(request)), done: 0 }
+    }
+
+    /// Whether a response with this status leads to another attempt.
+    fn wants(&self, status: StatusCode) -> bool {
+        self.retry.is_some_and(|retry| self.done < retry.attempts && retry.codes.contains(&status))
+    }
+
+    /// Waits before the next attempt; false when there is none.
+    async fn pause(&mut self) -> bool {
+        let Some(retry) = self.retry.filter(|retry| self.done < retry.attempts) else { return false };
+        let pause = retry.backoff.unwrap_or(BACKOFF) * 2_u32.pow(self.done.min(MAX_DOUBLINGS));
+        self.done += 1;
+        // Jitter: half of it, up to all of it.
+        sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        true
+    }
+
+    /// Waits before the next attempt; returns its request, if there is one.
+    async fn again(&mut self) -> Option<Request<RequestBody>> {
+        self.request.as_ref()?;
+        if !self.pause().await {
+            return None;
+        }
+        self.request.as_ref().map(Copy::request)
+    }
+}
+
+/// Why a request failed.
+enum ForwardError {
+    /// The pod did not receive the request, or it is idempotent: retry.
+    Retryable(Box<Request<RequestBody>>),
+    /// The client did not send the complete request.
+    ClientTimeout,
+    /// The pod did not respond in time.
+    UpstreamTimeout,
+    /// The connection to the pod failed.
+    UpstreamFailed(String),
+}
+
+impl ForwardError {
+    const fn is_of_upstream(&self) -> bool {
+        matches!(self, Self::UpstreamTimeout | Self::UpstreamFailed(_))
+    }
+}
+
+/// One attempt.
+struct Attempt<'a> {
+    client: &'a ClientConnection,
+    stall: Duration,
+    is_pooled: bool,
+}
+
+impl Attempt<'_> {
+    /// Sends a request over an HTTP/1.1 connection.
+    async fn by_h1(
+        &self,
+        mut connection: Box<Connection>,
+        mut request: Request<RequestBody>,
+    ) -> Result<(Response<()>, BodySource), ForwardError> {
+        let activity = request.body().activity();
+        match self.wait_for_head(activity, connection.send_request(&mut request, &self.client.client)).await {
+            Ok(Some(mut head)) => {
+                let mut response = Response::new(());
+                *response.status_mut() = head.status;
+                *response.headers_mut() = mem::take(&mut head.headers);
+                Ok((response, BodySource::H1(Http1Response::new(connection, &head, mem::take(request.body_mut())))))
+            }
+            Ok(None) => Err(ForwardError::UpstreamTimeout),
+            Err(RequestError::ConnectionClosed(_))
+                if !connection.request_started() || (self.is_pooled && is_retryable(&request)) =>
+            {
+                Err(ForwardError::Retryable(Box::new(request)))
+            }
+            Err(RequestError::Client) => Err(ForwardError::ClientTimeout),
+            Err(why) => Err(ForwardError::UpstreamFailed(why.to_string())),
+        }
+    }
+
+    /// Sends a request over a shared HTTP/2 connection.
+    async fn by_h2(
+        &self,
+        mut sender: SendRequest<RequestBody>,
+        request: Request<RequestBody>,
+    ) -> Result<(Response<()>, BodySource), ForwardError> {
+        let copy = (self.is_pooled && is_retryable(&request)).then(|| Copy::of(&request)).flatten();
+        let activity = request.body().activity();
+        let mut error = match self.wait_for_head(activity, sender.try_send_request(request)).await {
+            Ok(Some(response)) => {
+                let (parts, body) = response.into_parts();
+                return Ok((Response::from_parts(parts, ()), BodySource::H2(body)));
+            }
+            Ok(None) => return Err(ForwardError::UpstreamTimeout),
+            Err(error) => error,
+        };
+        Err(match (error.take_message(), copy) {
+            (Some(unsent), _) => ForwardError::Retryable(Box::new(unsent)),
+            (None, Some(copy)) => ForwardError::Retryable(Box::new(copy.request())),
+            (None, None) if error.error().is_user() => ForwardError::ClientTimeout,
+            (None, None) => ForwardError::UpstreamFailed(error.into_error().to_string()),
+        })
+    }
+
+    /// Waits for the response head; `None` on timeout. The timeout restarts while the request body makes progress.
+    async fn wait_for_head<T, E>(
+        &self,
+        activity: Option<Activity>,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<Option<T>, E> {
+        let mut answer = pin!(answer);
+        let mut seen = 0;
+        loop {
+            if let Some(answer) = self.client.idle_timeout.limit(self.stall, answer.as_mut()).await {
+                return answer.map(Some);
+            }
+            match activity.as_ref().map(|activity| activity.load(Relaxed)) {
+                Some(now) if now != seen => seen = now,
+                _ => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Builds the response for the client.
+fn finish(
+    client: &ClientConnection,
+    upstream: &Upstream,
+    (head, source): (Response<()>, BodySource),
+    (stall, end): (Duration, Option<Instant>),
+    lease: Lease,
+    waiting: Option<OnUpgrade>,
+) -> Response<ResponseBody> {
+    let (mut parts, ()) = head.into_parts();
+    parts.extensions.clear();
+    parts.version = Version::HTTP_11;
+    if parts.status != StatusCode::SWITCHING_PROTOCOLS {
+        headers::strip_hop_by_hop(&mut parts.headers);
+        return Response::from_parts(parts, ResponseBody::Upstream(UpstreamBody::new(source, stall, end, lease)));
+    }
+    let (Some(client_upgrade), BodySource::H1(response)) = (waiting, source) else {
+        return error_pages::upstream_failed(upstream, "unrequested protocol upgrade");
+    };
+    let protocol = parts.headers.get(UPGRADE).cloned();
+    headers::strip_hop_by_hop(&mut parts.headers);
+    if let Some(protocol) = protocol {
+        parts.headers.insert(UPGRADE, protocol);
+        parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    let port_config = Arc::clone(&client.port_config);
+    tokio::spawn(async move {
+        if let (Ok(client), Some(pod)) = (client_upgrade.await, response.into_stream()) {
+            tcp_proxy::join(TokioIo::new(client), pod, &port_config).await;
+        }
+        // The pod counts as in use until now.
+        drop(lease);
+    });
+    Response::from_parts(parts, ResponseBody::Text(None))
+}
+
+/// Whether the request can be retried safely.
+fn is_retryable(request: &Request<RequestBody>) -> bool {
+    request.body().is_empty() && request.method().is_idempotent()
+}
+
+/// Copy of a request whose body is empty or in memory, to send it again.
+struct Copy(Request<RequestBody>);
+
+impl Copy {
+    /// `None` if the body is neither empty nor in memory.
+    fn of(request: &Request<RequestBody>) -> Option<Self> {
+        Some(Self(with_body(request, request.body().replay()?)))
+    }
+
+    fn request(&self) -> Request<RequestBody> {
+        with_body(&self.0, self.0.body().replay().unwrap_or_default())
+    }
+}
+
+/// A request with the head of another.
+pub(crate) fn with_body(head: &Request<RequestBody>, body: RequestBody) -> Request<RequestBody> {
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method().clone();
+    *request.uri_mut() = head.uri().clone();
+    *request.version_mut() = head.version();
+    *request.headers_mut() = head.headers().clone();
+    request
+}

@@ -1,0 +1,32 @@
+//! Gateways of the Gateway API: a cluster of routing on this node, and ports that are served by its tables.
+//!
+//! ```text
+//! feed ──▶ controller ──▶ routing::cluster ──▶ programmed (ports, redirects)
+//!             │                            └──▶ tables (per listener, swapped on change)
+//!             ├──▶ trust (Secrets, ConfigMaps → TLS)   └──▶ rule ──▶ pools (upstreams, shared)
+//! connection ─▶ http ─▶ forward ─▶ pod          connection, udp ─▶ pod
+//! ```
+//! Nothing is served before all lists are complete. Changes are applied in batches: what is in the queue is applied
+//! together, and costs what it changes.
+
+mod client_hello;
+mod connection;
+mod controller;
+mod feed;
+mod http;
+mod mirror;
+mod pools;
+mod programmed;
+mod references;
+mod rule;
+mod tables;
+mod trust;
+mod udp;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use connection::serve;
+pub(crate) use controller::run;
+pub(crate) use http::answer;
+pub(crate) use tables::RoutedPort;

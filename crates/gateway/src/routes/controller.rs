@@ -1,0 +1,346 @@
+//! Follows the objects of the Gateway API and keeps the Gateways of this node.
+//!
+//! In: changes of the feed. Out: programmed Gateways, tables of rules. All changes in the queue are applied to the
+//! cluster first, then to what they touched.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::ip::parse_lenient;
+use api::view::gateway_api::{BackendTlsPolicy, Gateway, ListenerSet};
+use api::view::{EndpointSlice, ObjectMeta, Secret, Service};
+use client::watch::{Object, Source};
+use routing::cluster::{Change, Cluster, Options, Touched};
+use routing::model::{ListenerId, RouteId, Rule, Target};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::feed::{Changed, Feed, Topic};
+use super::pools::Pools;
+use super::programmed::{Frontend, Programmed};
+use super::references::{self, Reference};
+use super::rule::{CompiledRule, CompiledStream};
+use super::tables::Tables;
+use super::trust::{ConfigMap, Trust};
+use crate::controller::{Notice, Shared};
+use crate::objects::parse;
+use crate::source_ranges::SourceRanges;
+use crate::upstream::Upstream;
+
+/// Interval at which idle upstream connections are closed.
+const IDLE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Runs until it is dropped.
+pub(crate) async fn run(source: Arc<dyn Source>, shared: Arc<Shared>) {
+    let mut feed = Feed::new(source);
+    let mut addresses = shared.addresses.clone();
+    let mut routes = Routes::new(shared);
+    let mut sweep = interval(IDLE_SWEEP_INTERVAL);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            changes = feed.next() => {
+                routes.collect(changes);
+                if let Some(wanted) = routes.wanted() {
+                    let gone = feed.refer_to(&wanted);
+                    routes.collect(gone);
+                }
+                routes.is_ready = routes.is_ready || feed.is_ready();
+            }
+            Ok(()) = addresses.changed() => routes.dirty.extend(routes.programmed.keys().cloned()),
+            _ = sweep.tick() => routes.sweep(),
+        }
+        if routes.is_ready {
+            routes.program();
+        }
+    }
+}
+
+/// What is known, and what is served.
+struct Routes {
+    shared: Arc<Shared>,
+    cluster: Cluster,
+    pools: Pools,
+    trust: Trust,
+    /// References of Gateways, ListenerSets and policies.
+    references: BTreeMap<(Topic, Arc<str>), Vec<Reference>>,
+    references_changed: bool,
+    /// Services of Gateways.
+    frontends: HashMap<Arc<str>, Frontend>,
+    programmed: BTreeMap<Arc<str>, Programmed>,
+    /// Whether all lists are complete.
+    is_ready: bool,
+    /// What changed in the cluster and is not applied yet.
+    touched: Touched,
+    /// Gateways to program again.
+    dirty: BTreeSet<Arc<str>>,
+    /// Secrets and ConfigMaps that changed.
+    trust_changed: BTreeSet<Arc<str>>,
+    reported: BTreeSet<(Arc<str>, String)>,
+}
+
+/// An object of which the labels matter.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Labelled {
+    metadata: ObjectMeta,
+}
+
+impl Routes {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            cluster: Cluster::new(Options::default()),
+            pools: Pools::new(shared.limits, shared.workers.count(), shared.metrics.clone()),
+            trust: Trust::default(),
+            references: BTreeMap::new(),
+            references_changed: false,
+            frontends: HashMap::new(),
+            programmed: BTreeMap::new(),
+            is_ready: false,
+            touched: Touched::default(),
+            dirty: BTreeSet::new(),
+            trust_changed: BTreeSet::new(),
+            reported: BTreeSet::new(),
+            shared,
+        }
+    }
+
+    /// Applies changes to the cluster.
+    fn collect(&mut self, changes: Vec<Changed>) {
+        let changes: Vec<Change> = changes.into_iter().filter_map(|changed| self.read(changed)).collect();
+        if !changes.is_empty() {
+            let touched = self.cluster.apply_all(changes);
+            // Only those of our classes count.
+            self.references_changed |= !touched.gateways.is_empty() || !touched.sets.is_empty();
+            self.touched.extend(touched);
+        }
+    }
+
+    /// The change of an object; none if the cluster need not know it.
+    fn read(&mut self, Changed { topic, key, object }: Changed) -> Option<Change> {
+        let object = object.as_ref();
+        Some(match topic {
+            Topic::GatewayClass => Change::GatewayClass(key, typed(object)),
+            Topic::Gateway => {
+                let gateway: Option<Arc<Gateway>> = typed(object);
+                self.refer(topic, &key, gateway.as_deref().map(references::of_gateway));
+                Change::Gateway(key, gateway)
+            }
+            Topic::ListenerSet => {
+                let set: Option<Arc<ListenerSet>> = typed(object);
+                self.refer(topic, &key, set.as_deref().map(references::of_listener_set));
+                Change::ListenerSet(key, set)
+            }
+            Topic::BackendTlsPolicy => {
+                let policy: Option<Arc<BackendTlsPolicy>> = typed(object);
+                self.refer(topic, &key, policy.as_deref().map(references::of_policy));
+                Change::BackendTlsPolicy(key, policy)
+            }
+            Topic::HttpRoute => Change::HttpRoute(key, typed(object)),
+            Topic::GrpcRoute => Change::GrpcRoute(key, typed(object)),
+            Topic::TlsRoute => Change::TlsRoute(key, typed(object)),
+            Topic::TcpRoute => Change::TcpRoute(key, typed(object)),
+            Topic::UdpRoute => Change::UdpRoute(key, typed(object)),
+            Topic::ReferenceGrant => Change::ReferenceGrant(key, typed(object)),
+            Topic::Namespace => {
+                let labels = object.and_then(parse::<Labelled>).map(|namespace| namespace.metadata.labels);
+                Change::Namespace(key, labels)
+            }
+            Topic::Service => {
+                let service: Option<Arc<Service>> = typed(object);
+                self.pools.apply_service(&key, service.as_deref());
+                self.apply_frontend(&key, service.as_deref());
+                Change::Service(key, service)
+            }
+            Topic::EndpointSlice => {
+                self.pools.apply_slice(&key, object.and_then(parse::<EndpointSlice>));
+                return None;
+            }
+            Topic::Secret => {
+                self.trust_changed.insert(Arc::clone(&key));
+                let state = self.trust.apply_secret(&key, object.and_then(parse::<Secret>).as_ref());
+                Change::Secret(key, state)
+            }
+            Topic::ConfigMap => {
+                self.trust_changed.insert(Arc::clone(&key));
+                let state = self.trust.apply_config_map(&key, object.and_then(parse::<ConfigMap>).as_ref());
+                Change::ConfigMap(key, state)
+            }
+        })
+    }
+
+    fn refer(&mut self, topic: Topic, key: &Arc<str>, to: Option<Vec<Reference>>) {
+        self.references_changed = true;
+        let key = (topic, Arc::clone(key));
+        match to.filter(|to| !to.is_empty()) {
+            Some(to) => drop(self.references.insert(key, to)),
+            None => drop(self.references.remove(&key)),
+        }
+    }
+
+    /// The Secrets and ConfigMaps to watch, if they may have changed.
+    fn wanted(&mut self) -> Option<BTreeSet<Reference>> {
+        std::mem::take(&mut self.references_changed).then_some(())?;
+        let is_ours = |(topic, key): &(Topic, Arc<str>)| match topic {
+            Topic::Gateway => self.cluster.gateway(key).is_some(),
+            Topic::ListenerSet => self.cluster.listener_set(key).is_some(),
+            _ => true,
+        };
+        let ours = self.references.iter().filter(|(from, _)| is_ours(from));
+        Some(ours.flat_map(|(_, to)| to.iter().cloned()).collect())
+    }
+
+    fn apply_frontend(&mut self, key: &Arc<str>, service: Option<&Service>) {
+        let service = service.filter(|service| service.gateway().is_some() && service.has_own_load_balancer());
+        let frontend = service.map(|service| Frontend {
+            vips: service.vips().filter_map(parse_lenient).collect(),
+            sources: SourceRanges::of(&service.spec.load_balancer_source_ranges),
+        });
+        if self.frontends.get(key) == frontend.as_ref() {
+            return;
+        }
+        match frontend {
+            Some(frontend) => drop(self.frontends.insert(Arc::clone(key), frontend)),
+            None => drop(self.frontends.remove(key)),
+        }
+        let of_it = self.programmed.values().filter(|one| one.config.service == *key);
+        self.dirty.extend(of_it.map(|one| Arc::clone(&one.config.key)));
+    }
+
+    /// Applies what was touched to what is served.
+    fn program(&mut self) {
+        self.pools.update();
+        let changed = std::mem::take(&mut self.trust_changed);
+        if !changed.is_empty() {
+            self.pools.trust_changed(&changed, &self.trust);
+            let uses = |one: &&Programmed| {
+                one.config.listeners.iter().any(|listener| {
+                    let clients = listener.client_validation.iter().flat_map(|validation| &validation.authorities);
+                    listener.certificates.iter().chain(clients).any(|key| changed.contains(key))
+                })
+            };
+            self.dirty.extend(self.programmed.values().filter(uses).map(|one| Arc::clone(&one.config.key)));
+        }
+        let touched = std::mem::take(&mut self.touched);
+        let mut by_listener: BTreeMap<ListenerId, Vec<RouteId>> = BTreeMap::new();
+        for (listener, route) in touched.route_changes {
+            by_listener.entry(listener).or_default().push(route);
+        }
+        for (listener, routes) in &by_listener {
+            self.change_table(listener, routes);
+        }
+        self.dirty.extend(touched.configs);
+        for gateway in std::mem::take(&mut self.dirty) {
+            self.program_gateway(&gateway);
+        }
+    }
+
+    /// Applies changes of routes to the table of a listener, if it is served.
+    fn change_table(&mut self, listener: &ListenerId, routes: &[RouteId]) {
+        let Some(programmed) = self.programmed.get(&listener.gateway) else { return };
+        let Some(table) = programmed.tables(listener).cloned() else { return };
+        let client = programmed.config.client_certificate.clone();
+        let mut new = Tables::clone(&table.load());
+        for route in routes {
+            self.insert(&mut new, listener, route, client.as_ref());
+        }
+        table.store(Arc::new(new));
+    }
+
+    /// Inserts a route as it is attached to a listener, or removes it.
+    fn insert(&mut self, tables: &mut Tables, listener: &ListenerId, route: &RouteId, client: Option<&Arc<str>>) {
+        let Self { cluster, pools, trust, shared, .. } = self;
+        let state = cluster.route(route);
+        let parents = state.into_iter().flat_map(|state| &state.parents).filter(|parent| parent.accepted.holds());
+        let mut attached = parents.flat_map(|parent| &parent.listeners).filter(|(id, _)| id == listener);
+        let (Some(state), Some((_, first))) = (state, attached.next()) else { return tables.remove(route) };
+        // Several references may lead to one listener.
+        let mut hostnames = first.clone();
+        for (_, others) in attached {
+            hostnames.extend(others.iter().filter(|host| !first.contains(host)).cloned());
+        }
+        let mut upstream = |target: &Target| -> Option<Arc<Upstream>> {
+            match target {
+                Target::Service(target) => Some(pools.upstream(target, client, trust)),
+                Target::Invalid(_) => None,
+            }
+        };
+        let metrics = shared.metrics.routing().for_route(&listener.gateway, route);
+        let stream =
+            state.stream.as_ref().map(|rule| Arc::new(CompiledStream::new(rule, &mut upstream, Arc::clone(&metrics))));
+        let compile = |rule: &Rule| Arc::new(CompiledRule::new(rule, &mut upstream, Arc::clone(&metrics)));
+        tables.insert(route, (state, &hostnames), compile, stream);
+    }
+
+    fn program_gateway(&mut self, gateway: &Arc<str>) {
+        let Some(config) = self.cluster.config(gateway) else {
+            self.programmed.remove(gateway);
+            self.reported.retain(|(of, _)| of != gateway);
+            return;
+        };
+        let before = self.programmed.remove(gateway);
+        // Upstreams are shown the certificate of the Gateway: another one means other upstreams.
+        let client = config.client_certificate.clone();
+        let (mut programmed, is_stale) = match before {
+            Some(before) => {
+                let is_stale = before.config.client_certificate != client;
+                (before, is_stale)
+            }
+            None => (Programmed::new(Arc::clone(&config), Arc::clone(&self.shared)), false),
+        };
+        let mut tables: HashMap<ListenerId, Tables> = HashMap::new();
+        for listener in &config.listeners {
+            if is_stale || programmed.tables(&listener.id).is_none() {
+                tables.insert(listener.id.clone(), self.table(&listener.id, client.as_ref()));
+            }
+        }
+        if is_stale {
+            for (id, table) in &tables {
+                if let Some(known) = programmed.tables(id) {
+                    known.store(Arc::new(table.clone()));
+                }
+            }
+        }
+        let frontend = self.frontends.get(&config.service).cloned().unwrap_or_default();
+        let problems = programmed.apply(config, &frontend, &self.trust, |id| tables.remove(id).unwrap_or_default());
+        self.report(&programmed, problems);
+        self.programmed.insert(Arc::clone(gateway), programmed);
+    }
+
+    /// The table of a listener from scratch.
+    fn table(&mut self, listener: &ListenerId, client: Option<&Arc<str>>) -> Tables {
+        let routes: Vec<RouteId> = self.cluster.attached(listener).map(|(id, ..)| id.clone()).collect();
+        let mut tables = Tables::default();
+        for route in &routes {
+            self.insert(&mut tables, listener, route, client);
+        }
+        tables
+    }
+
+    /// Reports new problems of a Gateway.
+    fn report(&mut self, programmed: &Programmed, problems: Vec<String>) {
+        let key = &programmed.config.key;
+        self.reported.retain(|(of, problem)| of != key || problems.contains(problem));
+        for message in problems {
+            if self.reported.insert((Arc::clone(key), message.clone())) {
+                let (namespace, name) = programmed.config.service.split_once('/').unwrap_or_default();
+                let (namespace, name) = (namespace.to_owned(), name.to_owned());
+                self.shared.emit(Notice { namespace, name, reason: "ListenerFailed", message });
+            }
+        }
+    }
+
+    fn sweep(&mut self) {
+        if let Some(before) = Instant::now().checked_sub(self.shared.limits.pool_idle) {
+            self.pools.sweep(before);
+            self.shared.metrics.routing().sweep();
+        }
+    }
+}
+
+/// Parses an object; none if it was deleted or is invalid.
+fn typed<T: DeserializeOwned>(object: Option<&Object>) -> Option<Arc<T>> {
+    object.and_then(parse).map(Arc::new)
+}

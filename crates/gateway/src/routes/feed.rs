@@ -1,0 +1,174 @@
+//! Watches of everything that routing depends on, as one stream of changes.
+//!
+//! In: a [`Source`]. Out: events, each with the watch that it comes from. Gateways are watched always, the rest once
+//! there is one; Secrets and ConfigMaps one by one, those that Gateways and policies refer to.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use api::gateway_api::watched;
+use api::kind::Kind;
+use api::kinds;
+use api::view::labels::SERVICE_PROXY_NAME;
+use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Capacity of the queue of events.
+const QUEUE: usize = 1024;
+/// Events of one batch.
+const BATCH: usize = 8192;
+
+/// Kind of an object that is watched.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(super) enum Topic {
+    Gateway,
+    GatewayClass,
+    ListenerSet,
+    HttpRoute,
+    GrpcRoute,
+    TlsRoute,
+    TcpRoute,
+    UdpRoute,
+    ReferenceGrant,
+    BackendTlsPolicy,
+    Namespace,
+    Service,
+    EndpointSlice,
+    Secret,
+    ConfigMap,
+}
+
+/// The kinds that are watched as a whole once there is a Gateway.
+const WHOLE: [(Topic, &Kind); 12] = [
+    (Topic::GatewayClass, &watched::GATEWAY_CLASS),
+    (Topic::ListenerSet, &watched::LISTENER_SET),
+    (Topic::HttpRoute, &watched::HTTP_ROUTE),
+    (Topic::GrpcRoute, &watched::GRPC_ROUTE),
+    (Topic::TlsRoute, &watched::TLS_ROUTE),
+    (Topic::TcpRoute, &watched::TCP_ROUTE),
+    (Topic::UdpRoute, &watched::UDP_ROUTE),
+    (Topic::ReferenceGrant, &watched::REFERENCE_GRANT),
+    (Topic::BackendTlsPolicy, &watched::BACKEND_TLS_POLICY),
+    (Topic::Namespace, &kinds::namespace::KIND),
+    (Topic::Service, &kinds::service::KIND),
+    (Topic::EndpointSlice, &kinds::endpointslice::KIND),
+];
+
+/// A watch: of a kind, or of the one object of this name.
+type WatchId = (Topic, Option<Arc<str>>);
+
+/// A change of an object: its kind, its key, and the object unless it was deleted.
+pub(super) struct Changed {
+    pub(super) topic: Topic,
+    pub(super) key: Arc<str>,
+    pub(super) object: Option<Object>,
+}
+
+/// All watches.
+pub(super) struct Feed {
+    source: Arc<dyn Source>,
+    sender: mpsc::Sender<(WatchId, Event)>,
+    events: mpsc::Receiver<(WatchId, Event)>,
+    known: HashMap<WatchId, KnownKeys>,
+    tasks: JoinSet<()>,
+    /// Tasks of single objects.
+    single: BTreeMap<(Topic, Arc<str>), tokio::task::AbortHandle>,
+    is_whole: bool,
+}
+
+impl Feed {
+    /// Starts to watch Gateways.
+    pub(super) fn new(source: Arc<dyn Source>) -> Self {
+        let (sender, events) = mpsc::channel(QUEUE);
+        let (known, tasks, single) = Default::default();
+        let mut feed = Self { source, sender, events, known, tasks, single, is_whole: false };
+        feed.watch((Topic::Gateway, None), Selection::all(&watched::GATEWAY).optional());
+        feed
+    }
+
+    /// Waits for changes; returns all that are there.
+    pub(super) async fn next(&mut self) -> Vec<Changed> {
+        let mut changes = Vec::new();
+        let mut next = self.events.recv().await;
+        while let Some((id, event)) = next {
+            self.apply(&id, event, &mut changes);
+            next = (changes.len() < BATCH).then(|| self.events.try_recv().ok()).flatten();
+        }
+        if !self.is_whole && changes.iter().any(|changed| changed.object.is_some()) {
+            self.watch_everything();
+        }
+        changes
+    }
+
+    /// Whether there is a Gateway and all lists are complete.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_whole && self.known.values().all(KnownKeys::is_complete)
+    }
+
+    /// Watches these Secrets and ConfigMaps, and no others. Objects that are no longer watched are returned as deleted.
+    pub(super) fn refer_to(&mut self, wanted: &BTreeSet<(Topic, Arc<str>)>) -> Vec<Changed> {
+        let gone: Vec<_> = self.single.keys().filter(|one| !wanted.contains(*one)).cloned().collect();
+        for one in &gone {
+            self.single.remove(one).iter().for_each(tokio::task::AbortHandle::abort);
+            self.known.remove(&(one.0, Some(Arc::clone(&one.1))));
+        }
+        for (topic, key) in wanted {
+            if self.single.contains_key(&(*topic, Arc::clone(key))) {
+                continue;
+            }
+            let kind = if *topic == Topic::Secret { &kinds::secret::KIND } else { &kinds::configmap::KIND };
+            let Some((namespace, name)) = key.split_once('/') else { continue };
+            let Ok(selection) = Selection::all(kind).within(namespace).named(name) else { continue };
+            let task = self.watch((*topic, Some(Arc::clone(key))), selection.optional());
+            self.single.insert((*topic, Arc::clone(key)), task);
+        }
+        gone.into_iter().map(|(topic, key)| Changed { topic, key, object: None }).collect()
+    }
+
+    fn watch_everything(&mut self) {
+        self.is_whole = true;
+        for (topic, kind) in WHOLE {
+            let all = Selection::all(kind);
+            let selection = match topic {
+                Topic::Service => match Selection::all(kind).selected(&format!("!{SERVICE_PROXY_NAME}"), "") {
+                    Ok(selection) => selection,
+                    Err(_) => all,
+                },
+                Topic::Namespace | Topic::EndpointSlice => all,
+                _ => all.optional(),
+            };
+            self.watch((topic, None), selection);
+        }
+    }
+
+    fn watch(&mut self, id: WatchId, selection: Selection) -> tokio::task::AbortHandle {
+        self.known.insert(id.clone(), KnownKeys::default());
+        self.tasks.spawn(pass(self.source.watch(selection), id, self.sender.clone()))
+    }
+
+    fn apply(&mut self, id: &WatchId, event: Event, changes: &mut Vec<Changed>) {
+        // Events of a watch that has been stopped.
+        let Some(known) = self.known.get_mut(id) else { return };
+        let topic = id.0;
+        let deleted = known.apply(&event).into_iter().map(|key| Changed { topic, key: key.into(), object: None });
+        changes.extend(deleted);
+        match event {
+            Event::InitApply(object) | Event::Apply(object) => {
+                changes.push(Changed { topic, key: object.key().into(), object: Some(object) });
+            }
+            Event::Delete(object) => changes.push(Changed { topic, key: object.key().into(), object: None }),
+            Event::Init | Event::InitDone => {}
+        }
+    }
+}
+
+/// Passes the events of a watch on.
+async fn pass(mut watch: Watch, id: WatchId, sender: mpsc::Sender<(WatchId, Event)>) {
+    loop {
+        let event = watch.next().await;
+        if sender.send((id.clone(), event)).await.is_err() {
+            return;
+        }
+    }
+}

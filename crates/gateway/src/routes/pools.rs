@@ -1,0 +1,153 @@
+//! Upstreams of routes: one for each Service port and protocol, shared by all rules that refer to it.
+//!
+//! In: EndpointSlices, and the targets of rules. Out: upstreams, whose endpoints follow the slices. An upstream lives as
+//! long as a rule uses it; a change of its endpoints swaps one pointer and touches no rule.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use api::ip::Family;
+use api::view::{EndpointSlice, Protocol, Service};
+use routing::model::{BackendProtocol, ServiceTarget};
+
+use super::trust::Trust;
+use crate::endpoints;
+use crate::limits::Limits;
+use crate::metrics::GatewayMetrics;
+use crate::upstream::Upstream;
+
+/// Identity of an upstream: its target, and the Secret with the certificate that it is shown.
+type Key = (Arc<ServiceTarget>, Option<Arc<str>>);
+
+/// All upstreams of routes.
+pub(super) struct Pools {
+    limits: Limits,
+    workers: usize,
+    metrics: GatewayMetrics,
+    upstreams: HashMap<Key, Weak<Upstream>>,
+    /// Keys of the upstreams of each Service.
+    by_service: HashMap<Arc<str>, BTreeSet<Key>>,
+    slices: HashMap<Box<str>, BTreeMap<Box<str>, EndpointSlice>>,
+    /// The Service of each slice.
+    owners: HashMap<Box<str>, Box<str>>,
+    /// Services whose first family is IPv6.
+    six_first: BTreeSet<Box<str>>,
+    /// Services whose endpoints changed.
+    dirty: BTreeSet<Box<str>>,
+}
+
+impl Pools {
+    pub(super) fn new(limits: Limits, workers: usize, metrics: GatewayMetrics) -> Self {
+        let (upstreams, by_service, slices, owners) = Default::default();
+        let (six_first, dirty) = Default::default();
+        Self { limits, workers, metrics, upstreams, by_service, slices, owners, six_first, dirty }
+    }
+
+    /// The upstream of a target.
+    pub(super) fn upstream(
+        &mut self,
+        target: &Arc<ServiceTarget>,
+        client: Option<&Arc<str>>,
+        trust: &Trust,
+    ) -> Arc<Upstream> {
+        let key = (Arc::clone(target), client.filter(|_| target.tls.is_some()).cloned());
+        if let Some(known) = self.upstreams.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        let tls = target.tls.as_ref().map(|tls| trust.towards(tls, key.1.as_ref()));
+        let failures = self.metrics.routing().for_backend(&target.service, target.port);
+        let is_h2 = target.protocol == BackendProtocol::Http2;
+        let upstream = Arc::new(Upstream::new(&target.service, is_h2, self.limits, tls, failures));
+        self.fill(&key, &upstream);
+        self.upstreams.insert(key.clone(), Arc::downgrade(&upstream));
+        self.by_service.entry(Arc::clone(&target.service)).or_default().insert(key);
+        upstream
+    }
+
+    pub(super) fn apply_slice(&mut self, name: &str, slice: Option<EndpointSlice>) {
+        let owner = slice.as_ref().and_then(EndpointSlice::service);
+        if let Some(before) = self.owners.remove(name) {
+            if let Some(slices) = self.slices.get_mut(&before) {
+                slices.remove(name);
+                if slices.is_empty() {
+                    self.slices.remove(&before);
+                }
+            }
+            self.dirty.insert(before);
+        }
+        let (Some(slice), Some(owner)) = (slice, owner) else { return };
+        let owner: Box<str> = (*owner).into();
+        self.owners.insert(name.into(), owner.clone());
+        self.slices.entry(owner.clone()).or_default().insert(name.into(), slice);
+        self.dirty.insert(owner);
+    }
+
+    pub(super) fn apply_service(&mut self, key: &str, service: Option<&Service>) {
+        let first = service.and_then(|service| service.spec.ip_families.first());
+        let is_six_first = first.is_some_and(|family| &**family == Family::V6.as_str());
+        let changed = match is_six_first {
+            true => self.six_first.insert(key.into()),
+            false => self.six_first.remove(key),
+        };
+        if changed {
+            self.dirty.insert(key.into());
+        }
+    }
+
+    /// Updates the endpoints of upstreams whose slices changed.
+    pub(super) fn update(&mut self) {
+        for service in std::mem::take(&mut self.dirty) {
+            self.of_service(&service, |pools, key, upstream| pools.fill(key, upstream));
+        }
+    }
+
+    /// Replaces the TLS configuration of upstreams that use a Secret or ConfigMap, and closes their idle connections.
+    pub(super) fn trust_changed(&self, changed: &BTreeSet<Arc<str>>, trust: &Trust) {
+        for (key, upstream) in &self.upstreams {
+            let (Some(tls), Some(upstream)) = (&key.0.tls, upstream.upgrade()) else { continue };
+            if tls.authorities.iter().chain(&key.1).any(|name| changed.contains(name)) {
+                upstream.tls.store(Some(trust.towards(tls, key.1.as_ref())));
+                upstream.close_idle();
+            }
+        }
+    }
+
+    /// Closes connections that are idle since before `before`, and forgets upstreams that no rule uses.
+    pub(super) fn sweep(&mut self, before: Instant) {
+        let by_service = &mut self.by_service;
+        self.upstreams.retain(|key, upstream| {
+            let Some(upstream) = upstream.upgrade() else {
+                if let Some(keys) = by_service.get_mut(&key.0.service) {
+                    keys.remove(key);
+                    if keys.is_empty() {
+                        by_service.remove(&key.0.service);
+                    }
+                }
+                return false;
+            };
+            upstream.sweep(before);
+            true
+        });
+    }
+
+    fn of_service(&self, service: &str, act: impl Fn(&Self, &Key, &Upstream)) {
+        for key in self.by_service.get(service).into_iter().flatten() {
+            if let Some(upstream) = self.upstreams.get(key).and_then(Weak::upgrade) {
+                act(self, key, &upstream);
+            }
+        }
+    }
+
+    fn fill(&self, (target, _): &Key, upstream: &Upstream) {
+        let none = BTreeMap::new();
+        let slices = self.slices.get(&*target.service).unwrap_or(&none);
+        let first = if self.six_first.contains(&*target.service) { Family::V6 } else { Family::V4 };
+        let protocol = match target.protocol {
+            BackendProtocol::Datagram => Protocol::Udp,
+            _ => Protocol::Tcp,
+        };
+        let port = (&*target.port_name, protocol);
+        upstream.update(&endpoints::select(&slices.values(), port, &[first.as_str().into()], None), self.workers);
+    }
+}

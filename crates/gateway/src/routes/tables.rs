@@ -1,0 +1,165 @@
+//! What a port of a Gateway serves: its listeners by host, and for each of them a table of rules.
+//!
+//! In: configurations of listeners, changes of routes. Out: immutable tables behind one pointer per listener. A change
+//! copies the table, which shares what does not differ, and swaps the pointer; requests in progress keep the old one.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use http::HeaderValue;
+use routing::cluster::RouteState;
+use routing::grpc_table::GrpcTable;
+use routing::hosts::HostMap;
+use routing::http_table::{HttpTable, RouteEntry};
+use routing::model::{ListenerConfig, ListenerProtocol, Matches, RouteId, RouteKind, Rule};
+use rustls::ServerConfig;
+
+use super::rule::{CompiledRule, CompiledStream};
+use crate::metrics::ListenerMetrics;
+
+/// A bound port of a Gateway.
+pub(crate) struct RoutedPort {
+    pub(crate) table: ArcSwap<PortTable>,
+    /// Value of `X-Forwarded-Port`.
+    pub(crate) number: HeaderValue,
+}
+
+/// What connections to a port lead to.
+#[derive(Default)]
+pub(crate) enum PortTable {
+    /// Nothing yet.
+    #[default]
+    Closed,
+    /// HTTP listeners, by host.
+    Http(HostMap<Arc<RoutedListener>>),
+    /// HTTPS and TLS listeners, by server name.
+    Tls(HostMap<Arc<RoutedListener>>),
+    /// A TCP or UDP listener.
+    Stream(Arc<RoutedListener>),
+}
+
+/// A listener.
+pub(crate) struct RoutedListener {
+    pub(crate) config: Arc<ListenerConfig>,
+    /// TLS towards clients; none while there is no certificate.
+    pub(crate) tls: ArcSwapOption<ServerConfig>,
+    pub(crate) tables: Arc<ArcSwap<Tables>>,
+    pub(crate) metrics: Arc<ListenerMetrics>,
+}
+
+/// Rules of a listener.
+#[derive(Clone, Default)]
+pub(crate) struct Tables {
+    pub(crate) http: HttpTable<Arc<CompiledRule>>,
+    pub(crate) grpc: GrpcTable<Arc<CompiledRule>>,
+    /// Rules of TLSRoutes by server name; of TCPRoutes and UDPRoutes without. The first of a host is used.
+    streams: HostMap<Arc<[Stream]>>,
+    /// Hosts of the routes in `streams`.
+    hosts: Arc<std::collections::BTreeMap<RouteId, Vec<Arc<str>>>>,
+}
+
+/// A rule with what decides its precedence.
+#[derive(Clone)]
+struct Stream {
+    order: (Arc<str>, RouteId),
+    rule: Arc<CompiledStream>,
+}
+
+impl PortTable {
+    /// The table of a port with these listeners; they do not conflict.
+    pub(super) fn of(listeners: &[Arc<RoutedListener>]) -> Self {
+        let by_host = || {
+            let mut hosts = HostMap::default();
+            for listener in listeners {
+                hosts.insert(listener.config.hostname.as_deref(), Arc::clone(listener));
+            }
+            hosts
+        };
+        match listeners.first().map(|first| (first, first.config.protocol)) {
+            None => Self::Closed,
+            Some((_, ListenerProtocol::Http)) => Self::Http(by_host()),
+            Some((first, ListenerProtocol::Tcp | ListenerProtocol::Udp)) => Self::Stream(Arc::clone(first)),
+            Some(_) => Self::Tls(by_host()),
+        }
+    }
+}
+
+impl Tables {
+    /// Inserts or replaces a route, which is attached with these hostnames.
+    pub(super) fn insert(
+        &mut self,
+        id: &RouteId,
+        (state, hostnames): (&RouteState, &[Arc<str>]),
+        mut compile: impl FnMut(&Rule) -> Arc<CompiledRule>,
+        stream: Option<Arc<CompiledStream>>,
+    ) {
+        self.remove(id);
+        let entry = || RouteEntry { id, created: &state.created, hostnames };
+        match id.kind {
+            RouteKind::Http | RouteKind::Ingress => {
+                let rules = state.rules.iter().filter_map(|rule| match &rule.matches {
+                    Matches::Http(matches) => Some((rule.index, &matches[..], compile(rule))),
+                    Matches::Grpc(_) => None,
+                });
+                self.http.insert(entry(), rules);
+            }
+            RouteKind::Grpc => {
+                let rules = state.rules.iter().filter_map(|rule| match &rule.matches {
+                    Matches::Grpc(matches) => Some((rule.index, &matches[..], compile(rule))),
+                    Matches::Http(_) => None,
+                });
+                self.grpc.insert(entry(), rules);
+            }
+            RouteKind::Tls | RouteKind::Tcp | RouteKind::Udp => {
+                if let Some(rule) = stream {
+                    self.insert_stream(id, &state.created, hostnames, &rule);
+                }
+            }
+        }
+    }
+
+    fn insert_stream(&mut self, id: &RouteId, created: &Arc<str>, hostnames: &[Arc<str>], rule: &Arc<CompiledStream>) {
+        let one = Stream { order: (Arc::clone(created), id.clone()), rule: Arc::clone(rule) };
+        for host in hosts(hostnames) {
+            let before = self.streams.get(host).cloned().unwrap_or_default();
+            let mut all: Vec<Stream> = before.iter().cloned().chain([one.clone()]).collect();
+            all.sort_by(|a, b| a.order.cmp(&b.order));
+            self.streams.insert(host, all.into());
+        }
+        Arc::make_mut(&mut self.hosts).insert(id.clone(), hostnames.to_vec());
+    }
+
+    /// Removes a route.
+    pub(super) fn remove(&mut self, id: &RouteId) {
+        match id.kind {
+            RouteKind::Http | RouteKind::Ingress => self.http.remove(id),
+            RouteKind::Grpc => self.grpc.remove(id),
+            RouteKind::Tls | RouteKind::Tcp | RouteKind::Udp => {
+                let Some(hostnames) = Arc::make_mut(&mut self.hosts).remove(id) else { return };
+                for host in hosts(&hostnames) {
+                    let rest = self.streams.get(host).into_iter().flat_map(|all| all.iter());
+                    let rest: Vec<Stream> = rest.filter(|one| one.order.1 != *id).cloned().collect();
+                    match rest.is_empty() {
+                        true => drop(self.streams.remove(host)),
+                        false => drop(self.streams.insert(host, rest.into())),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The rule for connections with this server name, or for all connections and flows.
+    pub(crate) fn stream(&self, server_name: Option<&str>) -> Option<&Arc<CompiledStream>> {
+        let found = match server_name {
+            Some(name) => self.streams.find(name),
+            None => self.streams.get(None),
+        };
+        found?.first().map(|one| &one.rule)
+    }
+}
+
+/// The hosts of a route: all, when it names none.
+fn hosts(hostnames: &[Arc<str>]) -> impl Iterator<Item = Option<&str>> {
+    let any = hostnames.is_empty().then_some(None);
+    any.into_iter().chain(hostnames.iter().map(|host| Some(&**host)))
+}

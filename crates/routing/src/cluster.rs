@@ -1,0 +1,177 @@
+//! The incremental engine: objects flow in one by one, states and configurations are derived, and every change says what
+//! it has altered. A change costs what depends on it, not the size of the cluster.
+//!
+//! Routes whose parent is a Service (mesh) are not handled yet: such a parentRef is ignored.
+
+mod change;
+mod graph;
+mod group;
+mod ingest;
+pub(crate) mod objects;
+mod routes;
+mod state;
+mod update;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub use change::{CaState, Change, SecretState, Touched};
+pub use state::{
+    Address, ClassState, GatewayState, ListenerSetState, ListenerState, ParentState, PolicyState, RouteState, Tri,
+    Verdict,
+};
+
+pub(crate) use graph::{Owner, Reader};
+
+use crate::attach::ParentView;
+use crate::listeners::validity::Listeners;
+use crate::model::{GatewayConfig, ListenerId, RouteId};
+use crate::policies::PolicyVerdict;
+use graph::{Graph, Node};
+use group::{Group, SetEntry};
+use objects::{Map, Objects};
+use routes::RouteEntry;
+
+/// Settings of a [`Cluster`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The version of the installed definitions: annotation `gateway.networking.k8s.io/bundle-version`.
+    pub bundle_version: Box<str>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { bundle_version: BUNDLE_VERSION.into() }
+    }
+}
+
+/// The version of the API that is implemented.
+pub const BUNDLE_VERSION: &str = "v1.7.0";
+
+/// Objects, and everything that is derived from them.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    options: Options,
+    objects: Objects,
+    graph: Graph,
+    /// What has to be derived again.
+    dirty: BTreeSet<Node>,
+    classes: BTreeMap<Arc<str>, ClassState>,
+    listeners: Map<Owner, Arc<Listeners>>,
+    groups: BTreeMap<Arc<str>, Group>,
+    sets: Map<Arc<str>, SetEntry>,
+    parents: Map<Owner, Arc<ParentView>>,
+    verdicts: Map<Arc<str>, Arc<PolicyVerdict>>,
+    routes: Map<RouteId, RouteEntry>,
+    /// The routes of each listener, with the hostnames that intersect.
+    attached: Map<ListenerId, BTreeMap<RouteId, Arc<[Arc<str>]>>>,
+    /// The Gateways from which a Service is reached, each with the number of routes that do.
+    reach: Map<Arc<str>, BTreeMap<Arc<str>, usize>>,
+    policies: Map<Arc<str>, PolicyState>,
+}
+
+impl Cluster {
+    /// An empty cluster.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// Applies a change. What differs afterwards is returned.
+    pub fn apply(&mut self, change: Change) -> Touched {
+        self.ingest(change);
+        self.propagate()
+    }
+
+    /// Applies changes as one: states in between are never derived. Faster than one by one for a first list.
+    pub fn apply_all(&mut self, changes: impl IntoIterator<Item = Change>) -> Touched {
+        for change in changes {
+            self.ingest(change);
+        }
+        self.propagate()
+    }
+
+    /// Whether nothing is kept, in any index.
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        let Self { options: _, objects, graph, dirty, classes, listeners, groups, sets, parents, .. } = self;
+        let derived = classes.is_empty() && listeners.is_empty() && groups.is_empty() && sets.is_empty();
+        let routes = self.routes.is_empty() && self.attached.is_empty() && self.reach.is_empty();
+        let policies = self.verdicts.is_empty() && self.policies.is_empty();
+        objects.is_empty()
+            && graph.is_empty()
+            && dirty.is_empty()
+            && parents.is_empty()
+            && derived
+            && routes
+            && policies
+    }
+
+    /// The state of a GatewayClass; none unless it is ours.
+    #[must_use]
+    pub fn class(&self, name: &str) -> Option<&ClassState> {
+        self.classes.get(name)
+    }
+
+    /// The state of a Gateway; none unless its class is ours.
+    #[must_use]
+    pub fn gateway(&self, key: &str) -> Option<&GatewayState> {
+        self.groups.get(key).map(|group| &group.gateway.state)
+    }
+
+    /// The state of a ListenerSet; none unless its Gateway is ours.
+    #[must_use]
+    pub fn listener_set(&self, key: &str) -> Option<&ListenerSetState> {
+        self.sets.get(key).map(|entry| &entry.member.state)
+    }
+
+    /// The state of a route; every route that exists has one.
+    #[must_use]
+    pub fn route(&self, id: &RouteId) -> Option<&RouteState> {
+        self.routes.get(id).map(|entry| &entry.state)
+    }
+
+    /// The state of a BackendTLSPolicy; every policy that exists has one.
+    #[must_use]
+    pub fn policy(&self, key: &str) -> Option<&PolicyState> {
+        self.policies.get(key)
+    }
+
+    /// The programmed listeners of a Gateway; none unless it is ours and accepted.
+    #[must_use]
+    pub fn config(&self, gateway: &str) -> Option<Arc<GatewayConfig>> {
+        self.groups.get(gateway)?.config.clone()
+    }
+
+    /// The configurations of all Gateways.
+    pub fn configs(&self) -> impl Iterator<Item = &Arc<GatewayConfig>> {
+        self.groups.values().filter_map(|group| group.config.as_ref())
+    }
+
+    /// The routes that are attached to a listener, each with those of its hostnames that intersect with that of the
+    /// listener (none: all hosts), whatever the state of the listener is.
+    pub fn attached(&self, listener: &ListenerId) -> impl Iterator<Item = (&RouteId, &RouteState, &[Arc<str>])> {
+        let routes = self.attached.get(listener).into_iter().flatten();
+        routes.filter_map(|(id, hostnames)| Some((id, &self.routes.get(id)?.state, &**hostnames)))
+    }
+}
+
+/// Name of the Service of a Gateway: `NAME-waypost`, with a hash where the name of the Gateway is too long for a Service,
+/// or has a dot or a digit at its start.
+#[must_use]
+pub fn service_name(gateway: &str) -> String {
+    const SUFFIX: &str = "-waypost";
+    const LONGEST: usize = 63;
+    let starts_with_letter = gateway.starts_with(|first: char| first.is_ascii_lowercase());
+    if gateway.len() + SUFFIX.len() <= LONGEST && starts_with_letter && !gateway.contains('.') {
+        return format!("{gateway}{SUFFIX}");
+    }
+    let hash = format!("{:08x}", api::hash::fnv1a32(gateway.as_bytes()));
+    let prefix = if starts_with_letter { "" } else { "gateway-" };
+    let kept = format!("{prefix}{}", gateway.replace('.', "-"));
+    let kept = kept.get(..LONGEST - SUFFIX.len() - hash.len() - 1).unwrap_or(&kept);
+    format!("{}-{hash}{SUFFIX}", kept.trim_end_matches('-'))
+}

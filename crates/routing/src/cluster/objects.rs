@@ -1,0 +1,155 @@
+//! The objects of a cluster, and the indexes that tell which of them belong together.
+//!
+//! Only this module stores objects. What is derived from them reads them through a [`Reader`](super::graph::Reader), which
+//! records what was read.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use api::view::gateway_api::{
+    BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ParentRef, ReferenceGrant, StreamRoute,
+};
+use api::view::{ObjectMeta, Service, StringMap};
+
+use super::change::{CaState, SecretState};
+use crate::model::{RouteId, RouteKind};
+
+pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+pub(super) type Index<K> = Map<Arc<str>, BTreeSet<K>>;
+
+/// A route of any kind.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum RouteObject {
+    Http(Arc<HttpRoute>),
+    Grpc(Arc<GrpcRoute>),
+    Stream(Arc<StreamRoute>),
+}
+
+impl RouteObject {
+    pub(crate) fn metadata(&self) -> &ObjectMeta {
+        match self {
+            Self::Http(route) => &route.metadata,
+            Self::Grpc(route) => &route.metadata,
+            Self::Stream(route) => &route.metadata,
+        }
+    }
+
+    pub(crate) fn parent_refs(&self) -> &[ParentRef] {
+        match self {
+            Self::Http(route) => &route.spec.parent_refs,
+            Self::Grpc(route) => &route.spec.parent_refs,
+            Self::Stream(route) => &route.spec.parent_refs,
+        }
+    }
+
+    /// Its hostnames; those of a TCPRoute or a UDPRoute do not exist.
+    pub(crate) fn hostnames(&self, kind: RouteKind) -> &[Box<str>] {
+        match self {
+            Self::Http(route) => &route.spec.hostnames,
+            Self::Grpc(route) => &route.spec.hostnames,
+            Self::Stream(route) if kind == RouteKind::Tls => &route.spec.hostnames,
+            Self::Stream(_) => &[],
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Objects {
+    pub(super) classes: Map<Arc<str>, Arc<GatewayClass>>,
+    pub(super) gateways: Map<Arc<str>, Arc<Gateway>>,
+    pub(super) sets: Map<Arc<str>, Arc<ListenerSet>>,
+    pub(super) routes: Map<RouteId, RouteObject>,
+    pub(super) grants: Map<Arc<str>, Arc<ReferenceGrant>>,
+    pub(super) policies: Map<Arc<str>, Arc<BackendTlsPolicy>>,
+    pub(super) services: Map<Arc<str>, Arc<Service>>,
+    pub(super) namespaces: Map<Arc<str>, StringMap>,
+    pub(super) secrets: Map<Arc<str>, SecretState>,
+    pub(super) config_maps: Map<Arc<str>, CaState>,
+    /// Gateways by the name of their class.
+    pub(super) gateways_of: Index<Arc<str>>,
+    /// ListenerSets by their Gateway.
+    pub(super) sets_of: Index<Arc<str>>,
+    /// ReferenceGrants by namespace.
+    pub(super) grants_of: Index<Arc<str>>,
+    /// Policies by the Services that they name as targets.
+    pub(super) policies_of: Index<Arc<str>>,
+}
+
+#[cfg(test)]
+impl Objects {
+    /// Whether there is no object, and no entry of an index.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { classes, gateways, sets, routes, grants, policies, services, namespaces, secrets, .. } = self;
+        let maps = classes.is_empty() && gateways.is_empty() && sets.is_empty() && routes.is_empty();
+        let more = grants.is_empty() && policies.is_empty() && services.is_empty() && namespaces.is_empty();
+        let indexes = [&self.gateways_of, &self.sets_of, &self.grants_of, &self.policies_of];
+        maps && more
+            && secrets.is_empty()
+            && self.config_maps.is_empty()
+            && indexes.iter().all(|index| index.is_empty())
+    }
+}
+
+/// Stores a value or removes it; the previous one is returned, and whether there is a difference.
+pub(super) fn store<K: std::hash::Hash + Eq, V: PartialEq + Clone>(
+    map: &mut Map<K, V>,
+    key: K,
+    value: Option<V>,
+) -> Option<Previous<V>> {
+    let old = match value.clone() {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    };
+    (old != value).then_some(Previous { old, new: value })
+}
+
+/// A value before and after a change; they differ.
+pub(super) struct Previous<V> {
+    pub(super) old: Option<V>,
+    pub(super) new: Option<V>,
+}
+
+impl<V> Previous<V> {
+    /// Whether a part of the value differs.
+    pub(super) fn differs<'a, P: PartialEq + 'a>(&'a self, part: impl Fn(&'a V) -> P) -> bool {
+        self.old.as_ref().map(&part) != self.new.as_ref().map(&part)
+    }
+}
+
+/// Moves a key from the entries of an old value to those of a new one.
+pub(super) fn reindex(index: &mut Index<Arc<str>>, key: &Arc<str>, old: &BTreeSet<Arc<str>>, new: &BTreeSet<Arc<str>>) {
+    for gone in old.difference(new) {
+        if let Some(keys) = index.get_mut(gone) {
+            keys.remove(key);
+            if keys.is_empty() {
+                index.remove(gone);
+            }
+        }
+    }
+    for come in new.difference(old) {
+        index.entry(Arc::clone(come)).or_default().insert(Arc::clone(key));
+    }
+}
+
+/// The namespace in `namespace/name`.
+pub(crate) fn namespace_of(key: &str) -> &str {
+    key.split_once('/').map_or("", |(namespace, _)| namespace)
+}
+
+/// The name in `namespace/name`.
+pub(crate) fn name_of(key: &str) -> &str {
+    key.split_once('/').map_or(key, |(_, name)| name)
+}
+
+/// The Gateway of a ListenerSet.
+pub(crate) fn gateway_of_set(key: &str, set: &ListenerSet) -> Option<Arc<str>> {
+    let parent = &set.spec.parent_ref;
+    parent.is("Gateway").then(|| parent.key(namespace_of(key)).into())
+}
+
+/// The Services that a policy names as its targets.
+pub(crate) fn target_services(key: &str, policy: &BackendTlsPolicy) -> BTreeSet<Arc<str>> {
+    let targets = policy.spec.target_refs.iter();
+    let services = targets.filter(|target| target.group.is_empty() && &*target.kind == "Service");
+    services.map(|target| format!("{}/{}", namespace_of(key), target.name).into()).collect()
+}

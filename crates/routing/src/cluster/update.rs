@@ -1,0 +1,285 @@
+//! Derives values again, in the order of [`Node`], and notes what differs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::change::Touched;
+use super::graph::{Input, Node, Owner, Reader};
+use super::group::{self, Group};
+use super::routes::{self, RouteEntry};
+use super::state::PolicyState;
+use super::{Cluster, objects};
+use crate::listeners::validity;
+use crate::model::{ListenerConfig, ListenerId, RouteId};
+use crate::{classes, policies};
+
+impl Cluster {
+    /// Marks everything that has read an input.
+    pub(super) fn fire(&mut self, input: &Input) {
+        self.dirty.extend(self.graph.readers(input).cloned());
+    }
+
+    /// Derives all marked values again.
+    pub(super) fn propagate(&mut self) -> Touched {
+        let mut touched = Touched::default();
+        while let Some(node) = self.dirty.pop_first() {
+            match &node {
+                Node::Class(name) => self.update_class(&node, name, &mut touched),
+                Node::Listeners(owner) => self.update_listeners(&node, owner),
+                Node::Group(key) => self.update_group(&node, key, &mut touched),
+                Node::Verdict(key) => self.update_verdict(&node, key),
+                Node::Route(id) => self.update_route(&node, id, &mut touched),
+                Node::Policy(key) => self.update_policy(&node, key, &mut touched),
+            }
+        }
+        touched
+    }
+
+    /// Computes a value and records what it has read.
+    fn compute<T>(&mut self, node: &Node, value: impl FnOnce(&Reader<'_>, &Self) -> T) -> T {
+        let reader = Reader {
+            objects: &self.objects,
+            parents: &self.parents,
+            verdicts: &self.verdicts,
+            read: Vec::new().into(),
+        };
+        let value = value(&reader, self);
+        let read = reader.read.take();
+        self.graph.record(node, read);
+        value
+    }
+
+    fn update_class(&mut self, node: &Node, name: &Arc<str>, touched: &mut Touched) {
+        let new = self.compute(node, |reader, cluster| {
+            let class = cluster.objects.classes.get(name)?;
+            reader.note(Input::GatewaysOf(Arc::clone(name)));
+            let is_used = cluster.objects.gateways_of.contains_key(name);
+            classes::judge(class, is_used, &cluster.options.bundle_version)
+        });
+        let accepted = new.as_ref().map(|class| class.accepted.holds());
+        let old = match new.clone() {
+            Some(state) => self.classes.insert(Arc::clone(name), state),
+            None => self.classes.remove(name),
+        };
+        if old != new {
+            touched.classes.insert(Arc::clone(name));
+        }
+        if old.map(|class| class.accepted.holds()) != accepted {
+            self.fire(&Input::Accepted(Arc::clone(name)));
+        }
+    }
+
+    fn update_listeners(&mut self, node: &Node, owner: &Owner) {
+        let new = self.compute(node, |reader, _| validity::judge(reader, owner)).map(Arc::new);
+        if objects::store(&mut self.listeners, owner.clone(), new).is_none() {
+            return;
+        }
+        let set = |key: &Arc<str>| self.objects.sets.get(key).and_then(|set| objects::gateway_of_set(key, set));
+        let gateway = match owner {
+            Owner::Gateway(key) => Some(Arc::clone(key)),
+            Owner::Set(key) => set(key),
+        };
+        if let Some(gateway) = gateway {
+            self.fire(&Input::Listeners(gateway));
+        }
+    }
+
+    fn update_group(&mut self, node: &Node, key: &Arc<str>, touched: &mut Touched) {
+        let judged = self.compute(node, |reader, cluster| {
+            let accepted = |class: &str| cluster.classes.get(class).map(|class| class.accepted.holds());
+            let facts = group::read(reader, key, accepted, &cluster.listeners)?;
+            let count = |listener: &ListenerId| cluster.attached.get(listener).map_or(0, BTreeMap::len);
+            let differs = |(owner, view): &(Owner, _)| cluster.parents.get(owner).map(|view| &**view) != Some(view);
+            let views: Vec<_> = group::views(&facts).filter(differs).collect();
+            Some((group::judge(&facts, &cluster.sets, count), views))
+        });
+        let old = self.groups.remove(key);
+        let (new, replaced, views) = match judged {
+            Some((judged, views)) => (Some(judged.group), judged.sets, views),
+            None => (None, Vec::new(), Vec::new()),
+        };
+        for (owner, view) in views {
+            self.parents.insert(owner.clone(), Arc::new(view));
+            self.fire(&Input::Parent(owner));
+        }
+        let kept: BTreeSet<&Arc<str>> = new.iter().flat_map(|group| &group.sets).collect();
+        for set in old.iter().flat_map(|group| &group.sets).filter(|set| !kept.contains(set)) {
+            self.remove_set(set, key, touched);
+        }
+        for (set, entry) in replaced {
+            let old = self.sets.get(&set);
+            let configs = old.map_or(&[][..], |old| &old.member.configs);
+            note_listeners(configs, &entry.member.configs, touched);
+            if old.is_none_or(|old| old.member.state != entry.member.state) {
+                touched.sets.insert(Arc::clone(&set));
+            }
+            self.sets.insert(set, entry);
+        }
+        self.replace_group(key, old.as_ref(), new, touched);
+    }
+
+    /// Removes what was derived of a set that is no longer in the group.
+    fn remove_set(&mut self, set: &Arc<str>, gateway: &Arc<str>, touched: &mut Touched) {
+        let owner = Owner::Set(Arc::clone(set));
+        if self.parents.get(&owner).is_some_and(|view| view.gateway == *gateway) {
+            self.parents.remove(&owner);
+            self.fire(&Input::Parent(owner));
+        }
+        if self.sets.get(set).is_some_and(|entry| entry.gateway() == gateway)
+            && let Some(entry) = self.sets.remove(set)
+        {
+            note_listeners(&entry.member.configs, &[], touched);
+            touched.sets.insert(Arc::clone(set));
+        }
+    }
+
+    fn replace_group(&mut self, key: &Arc<str>, old: Option<&Group>, new: Option<Group>, touched: &mut Touched) {
+        let (before, after) = (old.map(|group| &group.gateway), new.as_ref().map(|group| &group.gateway));
+        if before.map(|member| &member.state) != after.map(|member| &member.state) {
+            touched.gateways.insert(Arc::clone(key));
+        }
+        let configs = |member: Option<&group::Member<_>>| member.map_or_else(Vec::new, |member| member.configs.clone());
+        note_listeners(&configs(before), &configs(after), touched);
+        let config = |group: Option<&Group>| group.and_then(|group| group.config.clone());
+        if config(old) != config(new.as_ref()) {
+            touched.configs.insert(Arc::clone(key));
+        }
+        match new {
+            Some(group) => {
+                self.groups.insert(Arc::clone(key), group);
+            }
+            None => {
+                let owner = Owner::Gateway(Arc::clone(key));
+                if self.parents.remove(&owner).is_some() {
+                    self.fire(&Input::Parent(owner));
+                }
+            }
+        }
+    }
+
+    fn update_verdict(&mut self, node: &Node, key: &Arc<str>) {
+        let new = self.compute(node, |reader, _| policies::judge(reader, key)).map(Arc::new);
+        if objects::store(&mut self.verdicts, Arc::clone(key), new).is_some() {
+            self.fire(&Input::Verdict(Arc::clone(key)));
+        }
+    }
+
+    fn update_policy(&mut self, node: &Node, key: &Arc<str>, touched: &mut Touched) {
+        let new = self.compute(node, |reader, cluster| {
+            let policy = reader.policy(key)?;
+            let verdict = reader.verdict(key)?;
+            let mut ancestors = BTreeSet::new();
+            for service in objects::target_services(key, policy) {
+                ancestors.extend(cluster.reach.get(&service).into_iter().flat_map(|by| by.keys().cloned()));
+                reader.note(Input::Reach(service));
+            }
+            Some(PolicyState {
+                generation: policy.metadata.generation,
+                ancestors: ancestors.into_iter().collect(),
+                accepted: verdict.accepted.clone(),
+                resolved_refs: verdict.resolved_refs.clone(),
+            })
+        });
+        if objects::store(&mut self.policies, Arc::clone(key), new).is_some() {
+            touched.policies.insert(Arc::clone(key));
+        }
+    }
+
+    fn update_route(&mut self, node: &Node, id: &RouteId, touched: &mut Touched) {
+        let old = self.routes.remove(id);
+        let new = self.compute(node, |reader, _| routes::judge(reader, id, old.as_ref().map(|old| &old.state)));
+        if old.as_ref().map(|entry| &entry.state) != new.as_ref().map(|entry| &entry.state) {
+            touched.routes.insert(id.clone());
+        }
+        self.reattach(id, old.as_ref(), new.as_ref(), touched);
+        self.count_reach(old.as_ref(), new.as_ref());
+        if let Some(new) = new {
+            self.routes.insert(id.clone(), new);
+        }
+    }
+
+    /// Moves a route between the lists of listeners, and counts.
+    fn reattach(&mut self, id: &RouteId, old: Option<&RouteEntry>, new: Option<&RouteEntry>, touched: &mut Touched) {
+        let content = |entry: &RouteEntry| {
+            let RouteEntry { state, .. } = entry;
+            (state.rules.clone(), state.stream.clone(), Arc::clone(&state.created))
+        };
+        let is_same = old.map(content) == new.map(content);
+        let listeners = |entry: Option<&RouteEntry>| entry.map(|entry| entry.attached.clone()).unwrap_or_default();
+        let (before, after) = (listeners(old), listeners(new));
+        for listener in before.keys().filter(|listener| !after.contains_key(*listener)) {
+            if let Some(routes) = self.attached.get_mut(listener) {
+                routes.remove(id);
+                if routes.is_empty() {
+                    self.attached.remove(listener);
+                }
+            }
+            self.count_attached(listener, touched);
+            note_route(listener, id, touched);
+        }
+        for (listener, hostnames) in &after {
+            let previous = self.attached.entry(listener.clone()).or_default().insert(id.clone(), Arc::clone(hostnames));
+            if previous.is_none() {
+                self.count_attached(listener, touched);
+            }
+            if !is_same || previous.as_ref() != Some(hostnames) {
+                note_route(listener, id, touched);
+            }
+        }
+    }
+
+    /// Writes the number of attached routes of a listener into the state.
+    fn count_attached(&mut self, listener: &ListenerId, touched: &mut Touched) {
+        let count = self.attached.get(listener).map_or(0, BTreeMap::len);
+        let states = match &listener.set {
+            Some(set) => self.sets.get_mut(set).map(|entry| &mut entry.member.state.listeners),
+            None => self.groups.get_mut(&listener.gateway).map(|group| &mut group.gateway.state.listeners),
+        };
+        let own = states.into_iter().flatten().filter(|state| state.id == *listener);
+        for state in own.filter(|state| state.attached_routes != count) {
+            state.attached_routes = count;
+            match &listener.set {
+                Some(set) => touched.sets.insert(Arc::clone(set)),
+                None => touched.gateways.insert(Arc::clone(&listener.gateway)),
+            };
+        }
+    }
+
+    /// Counts by how many routes Services are reached from Gateways.
+    fn count_reach(&mut self, old: Option<&RouteEntry>, new: Option<&RouteEntry>) {
+        let pairs = |entry: Option<&RouteEntry>| entry.map(|entry| entry.reach.clone()).unwrap_or_default();
+        let (before, after) = (pairs(old), pairs(new));
+        for (service, gateway) in before.difference(&after) {
+            let Some(by) = self.reach.get_mut(service) else { continue };
+            let Some(count) = by.get_mut(gateway) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                by.remove(gateway);
+                if by.is_empty() {
+                    self.reach.remove(service);
+                }
+                self.fire(&Input::Reach(Arc::clone(service)));
+            }
+        }
+        for (service, gateway) in after.difference(&before) {
+            let count = self.reach.entry(Arc::clone(service)).or_default().entry(Arc::clone(gateway)).or_default();
+            *count += 1;
+            if *count == 1 {
+                self.fire(&Input::Reach(Arc::clone(service)));
+            }
+        }
+    }
+}
+
+fn note_route(listener: &ListenerId, id: &RouteId, touched: &mut Touched) {
+    touched.listeners.insert(listener.clone());
+    touched.route_changes.insert((listener.clone(), id.clone()));
+}
+
+/// Notes the listeners whose settings differ.
+fn note_listeners(old: &[Arc<ListenerConfig>], new: &[Arc<ListenerConfig>], touched: &mut Touched) {
+    let differs = |one: &&Arc<ListenerConfig>, others: &[Arc<ListenerConfig>]| !others.contains(one);
+    let gone = old.iter().filter(|config| differs(config, new));
+    let come = new.iter().filter(|config| differs(config, old));
+    touched.listeners.extend(gone.chain(come).map(|config| config.id.clone()));
+}
