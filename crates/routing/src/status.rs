@@ -138,7 +138,7 @@ fn listeners(stored: &Value, states: &[ListenerState], generation: i64, now: &st
         let kinds: Vec<_> =
             state.supported_kinds.iter().map(|kind| json!({ "group": GROUP, "kind": kind.name() })).collect();
         json!({
-            "name": state.id.name,
+            "name": &*state.id.name,
             "attachedRoutes": state.attached_routes,
             "supportedKinds": kinds,
             "conditions": conditions::merge(old.items("conditions"), &found, generation, now),
