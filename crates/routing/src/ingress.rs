@@ -33,7 +33,7 @@ use crate::model::GatewayConfig;
 
 pub use certificates::ServerCertificates;
 pub use engine::{Change, Ingresses, SecretState, Touched};
-pub use table::{Condition, HeaderTest, IngressTable, RequestView};
+pub use table::{Condition, HeaderTest, IngressTable};
 
 /// Settings of all Ingresses.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,34 +4,27 @@
 //! label, then the rules without host; a request never reaches the rules of a less specific host. Then the path: exact, then
 //! the longest prefix by elements; or, on a host with regular expressions, the first of them in the order of their length.
 //! Last, the headers and cookies that lead to a canary.
+//!
+//! [`crate::http_table`] decides differently in each of these: it tries less specific hosts, tries regular expressions
+//! before prefixes, and ranks conditions by their number.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderName};
 
+use crate::hosts::HostMap;
+use crate::http_table::RequestView;
 use crate::model::Rule;
 use crate::policy::Pattern;
 
-/// The part of a request that decides.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestView<'a> {
-    /// The host, in lower case, without port.
-    pub host: &'a str,
-    /// The path, without query.
-    pub path: &'a str,
-    /// The headers.
-    pub headers: &'a HeaderMap,
-}
-
 /// The rules of a class. A copy is cheap.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct IngressTable {
-    hosts: Arc<BTreeMap<Arc<str>, Arc<HostRules>>>,
-    /// The rules without host.
-    any: Option<Arc<HostRules>>,
-}
+#[derive(Clone, Debug, Default)]
+pub struct IngressTable(HostMap<Entry>);
+
+/// A host, none for all other hosts, and its rules.
+type Entry = (Option<Arc<str>>, Arc<HostRules>);
 
 /// The rules of a host.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -77,31 +70,43 @@ impl IngressTable {
 
     /// Hosts with rules, and all rules of each with their conditions; none is the host of the rules for all other hosts.
     pub fn rules(&self) -> impl Iterator<Item = (Option<&Arc<str>>, &Condition, &Arc<Rule>)> {
-        let named = self.hosts.iter().map(|(host, rules)| (Some(host), rules));
-        let all = named.chain(self.any.iter().map(|rules| (None, rules)));
-        all.flat_map(|(host, rules)| rules.rules().map(move |(condition, rule)| (host, condition, rule)))
+        let hosts = self.sorted().into_iter();
+        hosts.flat_map(|(host, rules)| rules.rules().map(move |(condition, rule)| (host.as_ref(), condition, rule)))
     }
 
-    fn host(&self, host: &str) -> Option<&Arc<HostRules>> {
+    fn host(&self, host: &str) -> Option<&HostRules> {
+        let get = |host| self.0.get(host).map(|(_, rules)| &**rules);
         let wildcard = || {
             let (label, suffix) = host.split_once('.')?;
-            self.hosts.get(format!("*.{suffix}").as_str()).filter(|_| !label.is_empty())
+            get(Some(format!("*.{suffix}").as_str())).filter(|_| !label.is_empty())
         };
-        self.hosts.get(host).or_else(wildcard).or(self.any.as_ref())
+        get(Some(host)).or_else(wildcard).or_else(|| get(None))
     }
 
     /// Replaces the rules of a host.
     pub(super) fn set(&mut self, host: Option<&Arc<str>>, rules: Option<Arc<HostRules>>) {
-        match (host, rules) {
-            (None, rules) => self.any = rules,
-            (Some(host), Some(rules)) => drop(Arc::make_mut(&mut self.hosts).insert(host.clone(), rules)),
-            (Some(host), None) => drop(Arc::make_mut(&mut self.hosts).remove(host)),
+        let name = host.map(|host| &**host);
+        match rules {
+            Some(rules) => drop(self.0.insert(name, (host.cloned(), rules))),
+            None => drop(self.0.remove(name)),
         }
     }
 
     /// The rules of exactly this host.
     pub(super) fn get(&self, host: Option<&str>) -> Option<&Arc<HostRules>> {
-        host.map_or(self.any.as_ref(), |host| self.hosts.get(host))
+        self.0.get(host).map(|(_, rules)| rules)
+    }
+
+    fn sorted(&self) -> Vec<&Entry> {
+        let mut all: Vec<_> = self.0.values().collect();
+        all.sort_unstable_by_key(|(host, _)| host.as_ref());
+        all
+    }
+}
+
+impl PartialEq for IngressTable {
+    fn eq(&self, other: &Self) -> bool {
+        self.sorted() == other.sorted()
     }
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use api::view::Ingress;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Method};
 use serde_json::{Value, json};
 
-use super::{Change, Ingresses, Options, RequestView, SecretState};
+use super::{Change, Ingresses, Options, SecretState};
+use crate::http_table::RequestView;
 use crate::model::{Rule, Target};
 
 /// The class of all of them.
@@ -96,7 +97,8 @@ pub(super) fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 /// The rule of a request.
 pub(super) fn rule(all: &Ingresses, host: &str, path: &str, pairs: &[(&str, &str)]) -> Option<Arc<Rule>> {
     let headers = headers(pairs);
-    all.gateway(CLASS).unwrap().table.find(&RequestView { host, path, headers: &headers }).cloned()
+    let request = RequestView { method: &Method::GET, host, path, query: None, headers: &headers };
+    all.gateway(CLASS).unwrap().table.find(&request).cloned()
 }
 
 /// The Services of a request, with their weights when there are several; `404` without a rule.
