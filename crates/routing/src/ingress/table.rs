@@ -75,12 +75,11 @@ impl IngressTable {
     }
 
     fn host(&self, host: &str) -> Option<&HostRules> {
-        let get = |host| self.0.get(host).map(|(_, rules)| &**rules);
         let wildcard = || {
             let (label, suffix) = host.split_once('.')?;
-            get(Some(format!("*.{suffix}").as_str())).filter(|_| !label.is_empty())
+            self.get(Some(&format!("*.{suffix}"))).filter(|_| !label.is_empty())
         };
-        get(Some(host)).or_else(wildcard).or_else(|| get(None))
+        self.get(Some(host)).or_else(wildcard).or_else(|| self.get(None)).map(|rules| &**rules)
     }
 
     /// Replaces the rules of a host.
