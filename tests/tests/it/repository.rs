@@ -32,7 +32,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gateway", &["api", "client", "plan", "routing"]),
     ("rest", &["api", "client", "diagnose", "store"]),
     ("agent", &["api", "client", "kernel"]),
-    ("cli", &["api", "client", "diagnose", "plan"]),
+    ("cli", &["api", "client", "diagnose", "plan", "routing"]),
     (
         "waypost",
         &[

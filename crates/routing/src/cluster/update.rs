@@ -45,6 +45,10 @@ impl Cluster {
         };
         let value = value(&reader, self);
         let read = reader.read.take();
+        #[cfg(test)]
+        {
+            self.derived += 1;
+        }
         self.graph.record(node, read);
         value
     }

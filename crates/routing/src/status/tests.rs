@@ -111,10 +111,9 @@ fn the_transition_time_moves_with_the_status_only() {
 
 #[test]
 fn a_condition_of_a_later_generation_is_left() {
-    let later = condition("A", "False", 9, EARLIER);
     let found = [("A", Some(good())), ("B", None)];
     let found = found.each_ref().map(|(kind, verdict)| (*kind, verdict.as_ref()));
-    let stored = [later.clone(), condition("B", "True", 9, EARLIER)];
+    let stored = [condition("A", "False", 9, EARLIER), condition("B", "True", 9, EARLIER)];
     assert_eq!(conditions::merge(&stored, &found, 8, NOW), json!(stored));
 }
 

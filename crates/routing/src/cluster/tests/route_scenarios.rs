@@ -393,3 +393,33 @@ fn unchanged_rules_are_shared_and_a_change_touches_its_route_only() {
     let touched = world.0.apply(crate::cluster::Change::Namespace("infra".into(), Some(labels)));
     assert!(touched.is_empty(), "no selector depends on it");
 }
+
+#[test]
+fn a_change_costs_what_depends_on_it() {
+    let mut world = World::new();
+    let certificate = json!({ "certificateRefs": [{ "name": "cert" }] });
+    world.gateway(
+        "gw",
+        json!([listener("l", 80, "HTTP", "Same"),
+        { "name": "https", "port": 443, "protocol": "HTTPS", "hostname": "other.example", "tls": certificate }]),
+    );
+    for number in 0..500 {
+        let hostnames = json!([format!("{number}.test")]);
+        world.put("HTTPRoute", &format!("r{number}"), route(json!([{ "name": "gw" }]), hostnames, web()));
+    }
+    let mut cost = |change: &mut dyn FnMut(&mut World)| {
+        let before = world.0.derived;
+        change(&mut world);
+        world.0.derived - before
+    };
+    let other = route(json!([{ "name": "gw" }]), json!(["new.test"]), web());
+    assert_eq!(cost(&mut |world| drop(world.put("HTTPRoute", "r7", other.clone()))), 1, "the route");
+    assert_eq!(cost(&mut |world| drop(world.delete("HTTPRoute", "r7"))), 1, "the route");
+    assert_eq!(cost(&mut |world| drop(world.secret("cert", None))), 2, "the listeners and the Gateway");
+    assert_eq!(cost(&mut |world| drop(world.address("gw", &[]))), 1, "the Gateway");
+    assert_eq!(
+        cost(&mut |world| drop(world.put("ReferenceGrant", "apps/g", grant(("HTTPRoute", "x"), ("Service", None))))),
+        0
+    );
+    assert_eq!(world.listener("gw", "l").attached_routes, 499);
+}
