@@ -40,7 +40,6 @@ use crate::workers::Workers;
 /// A port of the Gateway `shop/public`.
 struct TestGateway {
     address: SocketAddr,
-    port_config: Arc<PortConfig>,
     pools: Pools,
     trust: Trust,
     tables: HashMap<String, Arc<ArcSwap<Tables>>>,
@@ -149,7 +148,7 @@ impl TestGateway {
         let address = tcp.or(sockets.1.as_ref().map(|listener| listener.address)).expect("an address");
         let pools = Pools::new(limits, workers.count(), metrics.clone());
         let (ages, _sockets) = (0, sockets);
-        Self { address, port_config, pools, trust, tables, metrics, ages, _sockets, runtime }
+        Self { address, pools, trust, tables, metrics, ages, _sockets, runtime }
     }
 
     /// Sets the endpoints of a Service.
