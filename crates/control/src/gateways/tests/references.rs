@@ -7,7 +7,7 @@ fn secret(namespace: &str, text: &str) -> Value {
     json!({"metadata": {"name": "cert", "namespace": namespace}, "type": "kubernetes.io/tls", "data": {"tls.crt": text}})
 }
 
-fn https(reference: Value) -> Value {
+fn https(reference: &Value) -> Value {
     json!({"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [reference]}})
 }
 
@@ -18,7 +18,7 @@ fn listener_status(cluster: &Cluster) -> Value {
 #[test]
 fn s52_a_certificate_is_judged_when_it_changes() {
     let mut cluster = cluster();
-    put_gateway(&mut cluster, &[https(json!({"name": "cert"}))]);
+    put_gateway(&mut cluster, &[https(&json!({"name": "cert"}))]);
     converge(&mut cluster);
     assert_condition(&listener_status(&cluster), "ResolvedRefs=False/InvalidCertificateRef");
     cluster.put("secrets", secret("default", "bad"));
@@ -40,7 +40,7 @@ fn s52_a_certificate_of_another_namespace_needs_a_grant() {
     let mut cluster = cluster();
     cluster.put("namespaces", json!({"metadata": {"name": "certs"}, "spec": {"finalizers": ["kubernetes"]}}));
     cluster.put("secrets", secret("certs", "good"));
-    put_gateway(&mut cluster, &[https(json!({"name": "cert", "namespace": "certs"}))]);
+    put_gateway(&mut cluster, &[https(&json!({"name": "cert", "namespace": "certs"}))]);
     converge(&mut cluster);
     assert_condition(&listener_status(&cluster), "ResolvedRefs=False/RefNotPermitted");
     let grant = json!({
