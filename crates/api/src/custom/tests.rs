@@ -48,7 +48,7 @@ fn a_definition_is_served_once_it_is_established_and_not_after_it_was_deleted() 
     catalog.apply("widgets.example.com", None, 7);
     assert!(find(&catalog, "v1").is_none() && !catalog.kinds().has_group("example.com"));
     let left = kind.rules.definition().expect("a custom kind");
-    assert_eq!(left.published, Value::Null, "what it compiled to is freed");
+    assert_eq!(*left.published, Value::Null, "what it compiled to is freed");
 }
 
 #[test]
@@ -144,4 +144,14 @@ fn all_versions_of_a_definition_with_a_webhook_are_served() {
     }
     let kinds: Arc<Kinds> = catalog.kinds().clone();
     assert_eq!(kinds.served().last().map(|kind| kind.group), Some("example.com"));
+}
+
+#[test]
+fn versions_with_equal_schemas_share_what_is_compiled() {
+    let versions = [("v1", spec("a")), ("v1beta1", spec("a")), ("v1alpha1", spec("b"))];
+    let all = Definition::all(&definition(&versions), 5);
+    let schemas: Vec<&Arc<_>> = all.iter().map(|version| &version.object_type.schema).collect();
+    assert!(Arc::ptr_eq(schemas[0], schemas[1]) && !Arc::ptr_eq(schemas[0], schemas[2]));
+    assert!(std::ptr::eq(all[0].rules(), all[1].rules()) && !std::ptr::eq(all[0].rules(), all[2].rules()));
+    assert!(Arc::ptr_eq(&all[0].published, &all[1].published));
 }
