@@ -141,7 +141,7 @@ fn s52_a_thousand_routes_cost_few_writes_of_their_gateway() {
     let _ = desk.session.create("web", json!({"ports": [{"port": 8080}]}));
     desk.apply(&gateway("public"));
     let first = desk.gateway("public", "Programmed=True/Programmed");
-    let mut other = desk.server.session();
+    let other = desk.server.session();
     let since = format!("&resourceVersion={}", revision(&first));
     let mut watch = other.watch(GATEWAYS, &since);
     let mut writes = 0;
