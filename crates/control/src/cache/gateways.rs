@@ -22,7 +22,7 @@ use crate::settings::CertificateChecks;
 use references::{Reference, Referenced};
 
 /// The shortest time between two changes of a status that shows counts of routes.
-const INTERVAL: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Everything that layer-7 routing depends on.
 #[derive(Debug, Default)]

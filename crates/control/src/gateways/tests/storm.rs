@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(3);
 fn settle(cluster: &mut Cluster, next: &mut Duration, elapsed: Duration) {
     cluster.converge();
     if elapsed >= *next {
-        *next = elapsed + Duration::from_millis(200);
+        *next = elapsed + Duration::from_millis(500);
         cluster.run_later();
         cluster.converge();
     }
