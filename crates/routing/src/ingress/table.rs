@@ -74,13 +74,9 @@ impl IngressTable {
         hosts.flat_map(|(host, rules)| rules.rules().map(move |(condition, rule)| (host.as_ref(), condition, rule)))
     }
 
+    /// The rules of the most specific name that covers a host. A `*` stands for one label.
     fn host(&self, host: &str) -> Option<&HostRules> {
-        let get = |host| self.0.get(host).map(|(_, rules)| &**rules);
-        let wildcard = || {
-            let (label, suffix) = host.split_once('.')?;
-            get(Some(format!("*.{suffix}").as_str())).filter(|_| !label.is_empty())
-        };
-        get(Some(host)).or_else(wildcard).or_else(|| get(None))
+        self.0.covering(host).find(|covering| covering.labels <= 1).map(|covering| &*covering.value.1)
     }
 
     /// Replaces the rules of a host.
