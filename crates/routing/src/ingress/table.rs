@@ -76,15 +76,7 @@ impl IngressTable {
 
     /// The rules of the most specific name that covers a host. A `*` stands for one label.
     fn host(&self, host: &str) -> Option<&HostRules> {
-<<<<<<< HEAD
-        let wildcard = || {
-            let (label, suffix) = host.split_once('.')?;
-            self.get(Some(&format!("*.{suffix}"))).filter(|_| !label.is_empty())
-        };
-        self.get(Some(host)).or_else(wildcard).or_else(|| self.get(None)).map(|rules| &**rules)
-=======
         self.0.covering(host).find(|covering| covering.labels <= 1).map(|covering| &*covering.value.1)
->>>>>>> ingress
     }
 
     /// Replaces the rules of a host.
