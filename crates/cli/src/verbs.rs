@@ -16,6 +16,7 @@ mod explain;
 mod expose;
 mod forward;
 mod get;
+mod ingress;
 mod jsonpath;
 mod kinds;
 mod logs;
@@ -74,6 +75,9 @@ pub enum Verb {
     PortForward(forward::Arguments),
     /// Document the fields of a kind
     Explain(explain::Arguments),
+    /// Convert Ingresses to the Gateway API
+    #[command(subcommand)]
+    Ingress(ingress::Subject),
     /// List the resources of the server
     ApiResources(resources::Arguments),
     /// Print the completion script of a shell: source <(waypost completion bash)
@@ -109,6 +113,7 @@ pub fn run(verb: Verb, host: &dyn Host) -> anyhow::Result<()> {
             Verb::Wait(arguments) => wait::exec(arguments).await,
             Verb::PortForward(arguments) => forward::exec(arguments).await,
             Verb::Explain(arguments) => explain::exec(arguments, host).await,
+            Verb::Ingress(subject) => ingress::exec(subject).await,
             Verb::ApiResources(arguments) => resources::exec(arguments).await,
             Verb::Completion(arguments) => shell::completion(&arguments, host),
             Verb::Man(arguments) => shell::man(&arguments, host),

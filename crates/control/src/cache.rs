@@ -5,6 +5,7 @@
 
 mod budgets;
 mod failed_pods;
+mod gateways;
 mod labels;
 mod load_balancers;
 mod nodes;
@@ -23,10 +24,12 @@ use api::custom::Catalog;
 use api::kinds::{customresourcedefinition, poddisruptionbudget};
 use api::object;
 use api::view::Ownership;
-use store::{Entry, Table};
+use routing::cluster::Touched;
+use store::{Entry, Store, Table};
 
 pub use budgets::Budgets;
 pub use failed_pods::FailedPods;
+pub use gateways::Gateways;
 pub use load_balancers::LoadBalancers;
 pub use nodes::Nodes;
 pub use owners::{Dependent, Owners};
@@ -42,6 +45,7 @@ use crate::objects::node::Node;
 use crate::objects::ownership;
 use crate::objects::pod::Pod;
 use crate::objects::service::Service;
+use crate::settings::Settings;
 
 /// Cached tables that do not belong to a kind.
 pub(crate) const RAW_TABLES: [&str; 3] = ["nodeports", "ranges", load_balancer::CLAIMS];
@@ -67,6 +71,8 @@ pub struct Cache {
     pub workloads: Workloads,
     /// Services of type LoadBalancer, pools and claims.
     pub load_balancers: LoadBalancers,
+    /// Gateways, their routes, and what these refer to.
+    pub gateways: Gateways,
     /// Owner references.
     pub owners: Owners,
     /// Namespaces that are being deleted.
@@ -92,6 +98,8 @@ pub struct Change {
     pub metadata: Ownership,
     /// The reduced objects, for cached kinds.
     pub typed: TypedChange,
+    /// What it alters for Gateways and their routes.
+    pub routing: Option<Box<Touched>>,
 }
 
 /// The reduced objects of a change.
@@ -131,8 +139,22 @@ impl Change {
 }
 
 impl Cache {
-    /// Applies a change. `at` is when it was received, for heartbeats and backoff.
-    pub fn apply(&mut self, entry: &Arc<Entry>, previous: Option<&Arc<Entry>>, deleted: bool, at: Instant) -> Change {
+    /// An empty cache.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
+        Self { gateways: Gateways::new(settings.certificate_checks.clone()), ..Self::default() }
+    }
+
+    /// Applies a change. `at` is when it was received, for heartbeats and backoff. The store has the objects that a new
+    /// object of the Gateway API refers to.
+    pub fn apply(
+        &mut self,
+        store: &dyn Store,
+        entry: &Arc<Entry>,
+        previous: Option<&Arc<Entry>>,
+        deleted: bool,
+        at: Instant,
+    ) -> Change {
         let table = entry.key.table;
         let now = (!deleted).then_some(entry);
         let typed = match table.as_str() {
@@ -164,6 +186,7 @@ impl Cache {
             self.failed_pods.apply(versions, &metadata, at);
         }
         self.owners.apply(&entry.key, now.map(|_| &metadata));
+        let routing = self.gateways.apply(store, entry, previous, deleted, at).map(Box::new);
         if table.as_str() == "namespaces" {
             if metadata.is_deleting() && !deleted {
                 self.terminating.insert(entry.key.name.clone());
@@ -179,6 +202,7 @@ impl Cache {
             initial: false,
             metadata,
             typed,
+            routing,
         }
     }
 }

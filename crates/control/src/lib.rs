@@ -22,6 +22,7 @@ pub mod endpoints;
 pub mod endpointslice;
 pub mod garbage;
 pub mod gateway_api;
+pub mod gateways;
 pub mod load_balancer;
 pub mod mirroring;
 pub mod namespaces;
@@ -56,7 +57,7 @@ pub use controller::{AffectedKeys, Controller, Outcome, View};
 pub use election::Election;
 pub use event::Reference;
 pub use metrics::Metrics;
-pub use settings::{LoadBalancing, PortsInUse, ServerNames, Settings};
+pub use settings::{CertificateChecks, CheckCertificates, LoadBalancing, PortsInUse, ServerNames, Settings};
 pub use write::Write;
 
 /// All controllers. A new one is one file and one line here.
@@ -101,4 +102,9 @@ pub static CONTROLLERS: &[Controller] = &[
     load_balancer::COMMAND_LINE,
     announcers::CONTROLLER,
     balancer_certificates::CONTROLLER,
+    gateways::class::CONTROLLER,
+    gateways::gateway::CONTROLLER,
+    gateways::listener_set::CONTROLLER,
+    gateways::route::CONTROLLER,
+    gateways::policy::CONTROLLER,
 ];

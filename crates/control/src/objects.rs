@@ -3,6 +3,7 @@
 //! In: stored bytes, parsed as [`api::view`]. Out: small typed structs, because complete objects of a large cluster would need gigabytes. A controller
 //! that changes an object decodes it completely, so that no field is lost.
 
+pub mod gateway_api;
 pub mod job_pod;
 pub mod load_balancer;
 pub mod node;

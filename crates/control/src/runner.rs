@@ -93,9 +93,9 @@ impl ReconcileLoop {
     fn new(store: Arc<dyn Store>, settings: Settings, metrics: Arc<Metrics>) -> Self {
         Self {
             store,
+            cache: Cache::new(&settings),
             settings: Arc::new(settings),
             metrics,
-            cache: Cache::default(),
             queue: Queue::default(),
             known: HashMap::new(),
             in_flight: JoinSet::new(),
@@ -143,21 +143,24 @@ impl ReconcileLoop {
         }
     }
 
-    /// Lists all tables before the first reconcile: missing objects would look like deleted ones.
+    /// Lists all tables before the first reconcile: missing objects would look like deleted ones. Those of custom resources
+    /// are known when the definitions have been listed.
     async fn initial_sync(&mut self, feed: &mut Feed) -> Result<(), Table> {
-        let (mut listed, mut entries, mut changes) = (0, Vec::new(), Vec::new());
+        let (mut listed, mut loaded, mut changes) = (0, Vec::new(), Vec::new());
+        let at = Instant::now();
         while listed < feed.len() {
             match feed.next().await {
-                FeedEvent::Listed(try_next) => {
-                    entries.extend(try_next);
+                FeedEvent::Listed(entries) => {
+                    loaded.extend(entries.iter().map(|entry| self.cache.apply(&*self.store, entry, None, false, at)));
                     listed += 1;
+                    if listed == feed.len() {
+                        feed.follow(&self.store, self.cache.kinds.kinds());
+                    }
                 }
                 FeedEvent::Changed(table, events, known) => changes.push(FeedEvent::Changed(table, events, known)),
                 FeedEvent::WatchLost(table) => return Err(table),
             }
         }
-        let at = Instant::now();
-        let loaded: Vec<_> = entries.iter().map(|entry| self.cache.apply(entry, None, false, at)).collect();
         for mut change in loaded {
             change.initial = true;
             self.enqueue_affected(&change, at);
@@ -167,7 +170,6 @@ impl ReconcileLoop {
                 self.add(index, QueuedKey { key: SINGLETON_KEY.into(), trigger: None, delay: Duration::ZERO }, at);
             }
         }
-        feed.follow(&self.store, self.cache.kinds.kinds());
         changes.into_iter().try_for_each(|events| self.handle(events, feed))
     }
 
@@ -177,13 +179,14 @@ impl ReconcileLoop {
             FeedEvent::WatchLost(table) => return Err(table),
             FeedEvent::Listed(entries) => {
                 for entry in entries {
-                    let change = self.cache.apply(&entry, None, false, at);
+                    let change = self.cache.apply(&*self.store, &entry, None, false, at);
                     self.enqueue_affected(&change, at);
                 }
             }
             FeedEvent::Changed(table, events, known) => {
                 for event in events {
-                    let change = self.cache.apply(&event.entry, event.previous.as_ref(), event.deleted, at);
+                    let change =
+                        self.cache.apply(&*self.store, &event.entry, event.previous.as_ref(), event.deleted, at);
                     self.enqueue_affected(&change, at);
                 }
                 self.known.insert(table, known);

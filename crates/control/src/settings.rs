@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use api::admission::Plugins;
 use api::pool::Range;
+use api::view::Secret;
 use ipnet::IpNet;
 use store::admission::Dynamic;
 use store::allocation::Ranges;
@@ -48,6 +49,10 @@ pub struct Settings {
     pub certificate_lifetime: Duration,
     /// Load balancers.
     pub load_balancer: LoadBalancing,
+    /// Whether the GatewayClass `waypost` is created.
+    pub gateway_class: bool,
+    /// Checks of certificates that Gateways refer to.
+    pub certificate_checks: CertificateChecks,
 }
 
 /// Names and addresses of the API server.
@@ -110,6 +115,42 @@ impl PartialEq for PortsInUse {
 
 impl Eq for PortsInUse {}
 
+/// Judges certificates: the code that serves them decides which ones can be served.
+pub trait CheckCertificates: Send + Sync {
+    /// Whether a Secret has a certificate chain and its private key.
+    ///
+    /// # Errors
+    /// With the problem as a message.
+    fn certificate(&self, secret: &Secret) -> Result<(), String>;
+
+    /// Whether a PEM text has CA certificates, and nothing that cannot be read.
+    ///
+    /// # Errors
+    /// With the problem as a message.
+    fn authorities(&self, pem: &str) -> Result<(), String>;
+}
+
+/// The checks of certificates, if there are any; otherwise everything is valid.
+#[derive(Clone, Default)]
+pub struct CertificateChecks(pub Option<Arc<dyn CheckCertificates>>);
+
+impl fmt::Debug for CertificateChecks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "CertificateChecks(some)" } else { "CertificateChecks(none)" })
+    }
+}
+
+impl PartialEq for CertificateChecks {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two),
+            (one, two) => one.is_none() && two.is_none(),
+        }
+    }
+}
+
+impl Eq for CertificateChecks {}
+
 impl Settings {
     /// The defaults of a server without further features.
     #[must_use]
@@ -131,6 +172,8 @@ impl Settings {
             server_names: ServerNames { dns: Vec::new(), ips: Vec::new(), domain: String::new() },
             certificate_lifetime: Duration::from_secs(365 * 86_400),
             load_balancer: LoadBalancing { enabled: false, ranges: Vec::new(), ports_in_use: PortsInUse(None) },
+            gateway_class: false,
+            certificate_checks: CertificateChecks(None),
         }
     }
 }

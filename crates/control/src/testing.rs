@@ -74,6 +74,8 @@ pub(crate) struct Cluster {
     controllers: Vec<&'static Controller>,
     /// Keys to reconcile, with the index of their controller.
     pub(crate) queued: BTreeSet<(usize, String)>,
+    /// Keys that their last run wants to be run again later.
+    later: BTreeSet<(usize, String)>,
     /// Every write of a controller: table, key, whether it was a deletion.
     pub(crate) written: Vec<(&'static str, String, bool)>,
     /// Reasons and messages of the Events.
@@ -93,6 +95,7 @@ impl Cluster {
             pending: BTreeMap::new(),
             controllers: controllers.to_vec(),
             queued: BTreeSet::new(),
+            later: BTreeSet::new(),
             written: Vec::new(),
             events: Vec::new(),
         };
@@ -179,7 +182,7 @@ impl Cluster {
         else {
             return;
         };
-        let change = self.cache.apply(&entry, previous.as_ref(), deleted, self.instant);
+        let change = self.cache.apply(&self.store, &entry, previous.as_ref(), deleted, self.instant);
         self.enqueue_affected(&change);
     }
 
@@ -200,11 +203,12 @@ impl Cluster {
 
     /// Simulates a restart: a new cache, and every object is an initial change.
     pub(crate) fn restart(&mut self) {
-        self.cache = Cache::default();
+        self.cache = Cache::new(&self.settings);
         self.pending.clear();
         self.queued.clear();
+        self.later.clear();
         let entries: Vec<_> = self.store.entries.values().cloned().collect();
-        let apply = |entry: &Arc<Entry>| self.cache.apply(entry, None, false, self.instant);
+        let apply = |entry: &Arc<Entry>| self.cache.apply(&self.store, entry, None, false, self.instant);
         let mut changes: Vec<Change> = entries.iter().map(apply).collect();
         for change in &mut changes {
             change.initial = true;
@@ -229,6 +233,17 @@ impl Cluster {
         self.instant += time;
     }
 
+    /// Advances the clock to when all keys are due that are to be run again later.
+    pub(crate) fn wait(&mut self) {
+        self.advance(Duration::from_secs(60));
+        self.run_later();
+    }
+
+    /// Queues all keys that are to be run again later.
+    pub(crate) fn run_later(&mut self) {
+        self.queued.append(&mut self.later);
+    }
+
     /// The outcome of a controller for a key.
     pub(crate) fn reconcile(&self, controller: &Controller, key: &str) -> Outcome {
         (controller.reconcile)(&self.view(None), key)
@@ -237,7 +252,10 @@ impl Cluster {
     /// Reconciles a queued key and commits its outcome.
     pub(crate) fn run(&mut self, index: usize, key: &str) {
         self.queued.remove(&(index, key.to_owned()));
-        let Outcome { transactions, events, .. } = self.reconcile(self.controllers[index], key);
+        let Outcome { transactions, events, requeue_after } = self.reconcile(self.controllers[index], key);
+        if requeue_after.is_some() {
+            self.later.insert((index, key.to_owned()));
+        }
         for writes in transactions {
             match self.commit(&writes) {
                 Ok(()) | Err(WriteError::NoNamespace(_)) => {}

@@ -148,7 +148,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) ranges: &'a Ranges,
     pub(crate) now: Timestamp,
-    /// Whether objects are validated. Endpoints of the API server are not: their address may be loopback.
+    /// Whether objects are validated, and claim the addresses and ports that they need. The Service of the API server comes
+    /// with its claims, and the address in its endpoints may be loopback.
     pub(crate) checked: bool,
     /// Admission plugins for new objects.
     pub(crate) plugins: &'a Plugins,
@@ -201,12 +202,18 @@ impl Writer<'_> {
         let request = Request { kind, namespace: &namespace, name: &name, subresource: "", user: USER };
         let owner = Refusal::owner(&object);
         let refused = |status: Status| {
+            let owner = owner.clone();
             WriteError::Refused(Box::new(Refusal { namespace: namespace.clone(), owner, why: status.message }))
         };
         let filled = admission.fill(&request, &mut object);
         match filled {
             Ok(compares) => txn.compares.extend(compares),
             Err(status) => return Err(refused(status)),
+        }
+        if self.checked && kind.table == kinds::service::KIND.table {
+            let claim = |claims: &mut TxnClaims<'_>| kind.rules.begin_create(&mut object, claims).map_err(refused);
+            self.with_claims((&namespace, &name), txn, claim)?;
+            kind.rules.prepare_create(&mut object);
         }
         if kind.plural == kinds::pod::KIND.plural {
             // Defaults from LimitRanges determine the QoS class.
@@ -252,6 +259,13 @@ impl Writer<'_> {
         let mut new = new.clone();
         new.put("metadata.resourceVersion", old.at("metadata.resourceVersion").clone());
         let (subresource, api_version) = (part.unwrap_or_else(|| changed_part(&new, &old)), kind.api_version());
+        if subresource.is_empty() && kind.table == kinds::service::KIND.table && new.at("spec") != old.at("spec") {
+            let owner = (old.text("metadata.namespace"), old.text("metadata.name"));
+            let why = |status: Status| WriteError::Invalid { key: key.clone(), why: status.message };
+            let claim = |claims: &mut TxnClaims<'_>| kind.rules.begin_update(&mut new, &old, claims).map_err(why);
+            self.with_claims(owner, txn, claim)?;
+            kind.rules.prepare_update(&mut new, &old);
+        }
         if part.is_none() && !kind.is_custom() {
             lifecycle::set_generation(kind, &mut new, &old);
         } else {
@@ -311,15 +325,30 @@ impl Writer<'_> {
 
     /// Removes an object together with its claims.
     fn remove(&self, kind: &Kind, entry: &Entry, object: &Value, txn: &mut Txn) {
-        let now = lifecycle::seconds(self.now);
-        let owner = (object.text("metadata.namespace"), object.text("metadata.name"));
-        let mut claims = TxnClaims::new(self.store, self.ranges, owner, &now, &new_uid);
-        kind.rules.finish_delete(object, &mut claims);
-        let Txn { compares, ops } = claims.into_txn();
         txn.compares.push(Compare { key: entry.key.clone(), modified: entry.modified });
+        let owner = (object.text("metadata.namespace"), object.text("metadata.name"));
+        let release = |claims: &mut TxnClaims<'_>| {
+            kind.rules.finish_delete(object, claims);
+            Ok::<_, std::convert::Infallible>(())
+        };
+        let Ok(()) = self.with_claims(owner, txn, release);
+        txn.ops.push(Op::Delete { key: entry.key.clone() });
+    }
+
+    /// Adds the claims of a Service to a transaction.
+    fn with_claims<E>(
+        &self,
+        owner: (&str, &str),
+        txn: &mut Txn,
+        work: impl FnOnce(&mut TxnClaims<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let now = lifecycle::seconds(self.now);
+        let mut claims = TxnClaims::new(self.store, self.ranges, owner, &now, &new_uid);
+        work(&mut claims)?;
+        let Txn { compares, ops } = claims.into_txn();
         txn.compares.extend(compares);
         txn.ops.extend(ops);
-        txn.ops.push(Op::Delete { key: entry.key.clone() });
+        Ok(())
     }
 
     /// The kind that is stored in a table. That of a definition may have been deleted since the write was decided on.

@@ -9,7 +9,7 @@ use api::view::StringMap;
 use api::view::gateway_api::{LabelSelector, Listener, ParentRef};
 
 use crate::cluster::Verdict;
-use crate::hostnames::intersects;
+use crate::hosts::intersects;
 use crate::listeners::kinds;
 use crate::model::{ListenerId, RouteKind};
 

@@ -51,6 +51,9 @@ impl Default for Options {
 /// The version of the API that is implemented.
 pub const BUNDLE_VERSION: &str = "v1.7.0";
 
+/// Hostnames of a route that intersect with that of a listener.
+type Hostnames = Arc<[Arc<str>]>;
+
 /// Objects, and everything that is derived from them.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
@@ -67,10 +70,13 @@ pub struct Cluster {
     verdicts: Map<Arc<str>, Arc<PolicyVerdict>>,
     routes: Map<RouteId, RouteEntry>,
     /// The routes of each listener, with the hostnames that intersect.
-    attached: Map<ListenerId, BTreeMap<RouteId, Arc<[Arc<str>]>>>,
+    attached: Map<ListenerId, BTreeMap<RouteId, Hostnames>>,
     /// The Gateways from which a Service is reached, each with the number of routes that do.
     reach: Map<Arc<str>, BTreeMap<Arc<str>, usize>>,
     policies: Map<Arc<str>, PolicyState>,
+    /// How many values were derived: the cost of changes.
+    #[cfg(test)]
+    derived: usize,
 }
 
 impl Cluster {
@@ -92,6 +98,22 @@ impl Cluster {
             self.ingest(change);
         }
         self.propagate()
+    }
+
+    /// Whether nothing is kept, in any index.
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        let Self { options: _, objects, graph, dirty, classes, listeners, groups, sets, parents, .. } = self;
+        let derived = classes.is_empty() && listeners.is_empty() && groups.is_empty() && sets.is_empty();
+        let routes = self.routes.is_empty() && self.attached.is_empty() && self.reach.is_empty();
+        let policies = self.verdicts.is_empty() && self.policies.is_empty();
+        objects.is_empty()
+            && graph.is_empty()
+            && dirty.is_empty()
+            && parents.is_empty()
+            && derived
+            && routes
+            && policies
     }
 
     /// The state of a GatewayClass; none unless it is ours.

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use api::view::gateway_api::{Filter, GrpcRouteMatch, HttpRouteMatch, SessionPersistence};
 
+use crate::policy::Policy;
+
 /// Kind of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RouteKind {
@@ -176,6 +178,8 @@ pub struct Rule {
     pub retry: Option<Retry>,
     /// Session persistence.
     pub session: Option<SessionPersistence>,
+    /// What it demands beyond the Gateway API.
+    pub policy: Option<Arc<Policy>>,
     /// Why requests of the rule fail with 500: a filter that cannot be applied.
     pub broken: Option<Box<str>>,
 }
@@ -279,7 +283,8 @@ pub enum BackendProtocol {
 /// TLS towards endpoints, from a BackendTLSPolicy.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct BackendTls {
-    /// Server name (SNI), and the name to verify unless `subject_alt_names` is set.
+    /// Server name (SNI), and the name to verify unless `subject_alt_names` is set. Empty where no server name is sent,
+    /// which requires that the certificate is not verified.
     pub hostname: Box<str>,
     /// `namespace/name` of the ConfigMaps with CA certificates (key `ca.crt`); empty for the CA certificates of the machine.
     pub authorities: Vec<Arc<str>>,

@@ -8,8 +8,10 @@ use api::view::gateway_api::{
 };
 
 use crate::cluster::Verdict;
+use crate::filters::Filters;
 use crate::model::{Backend, Matches, Retry, RouteId, Rule, StreamRule};
 use crate::references::Resolver;
+use crate::{durations, grpc_table, http_table};
 
 /// Attempts after the first, where a rule has retries and does not say how many.
 const RETRY_ATTEMPTS: u32 = 1;
@@ -57,9 +59,9 @@ fn describe(index: usize, name: Option<&str>) -> String {
 pub(crate) fn http(route: &RouteId, rules: &[HttpRouteRule], resolver: &mut Resolver<'_, '_>) -> Rules {
     let mut found = Rules::default();
     for (index, rule) in rules.iter().enumerate() {
-        if let Err(why) = check_http(&rule.matches) {
+        if let Err(why) = http_table::check_matches(&rule.matches) {
             resolve_only(resolver, &rule.filters, &rule.backend_refs);
-            found.drop_rule(index, rule.name.as_deref(), &why);
+            found.drop_rule(index, rule.name.as_deref(), &why.to_string());
             continue;
         }
         let backends = resolver.backends(&rule.backend_refs);
@@ -76,6 +78,7 @@ pub(crate) fn http(route: &RouteId, rules: &[HttpRouteRule], resolver: &mut Reso
             backend_timeout: duration(rule.timeouts.backend_request.as_deref()),
             retry: rule.retry.as_ref().map(retry),
             session: rule.session_persistence.clone(),
+            policy: None,
         });
     }
     found
@@ -85,9 +88,9 @@ pub(crate) fn http(route: &RouteId, rules: &[HttpRouteRule], resolver: &mut Reso
 pub(crate) fn grpc(route: &RouteId, rules: &[GrpcRouteRule], resolver: &mut Resolver<'_, '_>) -> Rules {
     let mut found = Rules::default();
     for (index, rule) in rules.iter().enumerate() {
-        if let Err(why) = check_grpc(&rule.matches) {
+        if let Err(why) = grpc_table::check_matches(&rule.matches) {
             resolve_only(resolver, &rule.filters, &rule.backend_refs);
-            found.drop_rule(index, rule.name.as_deref(), &why);
+            found.drop_rule(index, rule.name.as_deref(), &why.to_string());
             continue;
         }
         let backends = resolver.backends(&rule.backend_refs);
@@ -104,6 +107,7 @@ pub(crate) fn grpc(route: &RouteId, rules: &[GrpcRouteRule], resolver: &mut Reso
             backend_timeout: None,
             retry: None,
             session: rule.session_persistence.clone(),
+            policy: None,
         });
     }
     found
@@ -143,7 +147,7 @@ fn broken(filters: &[Filter], backends: &[Backend], resolver: &mut Resolver<'_, 
         resolver.unknown_kind(&filter.extension_ref.clone().unwrap_or_default());
     }
     let lists = std::iter::once(filters).chain(backends.iter().map(|backend| &backend.filters[..]));
-    lists.filter_map(|filters| check_filters(filters).err()).next().map(Into::into)
+    lists.filter_map(|filters| Filters::compile(filters).err()).next().map(|error| error.to_string().into())
 }
 
 fn retry(retry: &RetrySpec) -> Retry {
@@ -156,37 +160,5 @@ fn retry(retry: &RetrySpec) -> Retry {
 
 /// A duration of GEP-2257; one that is not valid is none.
 fn duration(text: Option<&str>) -> Option<Duration> {
-    let mut rest = text?;
-    let mut sum = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u64 = rest[..digits].parse().ok()?;
-        let unit = &rest[digits..];
-        let length = unit.find(|c: char| c.is_ascii_digit()).unwrap_or(unit.len());
-        let milliseconds = match &unit[..length] {
-            "h" => 3_600_000,
-            "m" => 60_000,
-            "s" => 1_000,
-            "ms" => 1,
-            _ => return None,
-        };
-        sum += Duration::from_millis(number.checked_mul(milliseconds)?);
-        rest = &unit[length..];
-    }
-    Some(sum)
-}
-
-fn check_http(_matches: &[HttpRouteMatch]) -> Result<(), String> {
-    Ok(())
-}
-
-fn check_grpc(_matches: &[api::view::gateway_api::GrpcRouteMatch]) -> Result<(), String> {
-    Ok(())
-}
-
-fn check_filters(filters: &[Filter]) -> Result<(), String> {
-    let bad = |filter: &&Filter| {
-        matches!(filter.kind, FilterKind::Unknown | FilterKind::ExtensionRef | FilterKind::ExternalAuth)
-    };
-    filters.iter().find(bad).map_or(Ok(()), |filter| Err(format!("filter {:?} is not supported", filter.kind)))
+    durations::parse(text?)
 }

@@ -29,7 +29,8 @@ const MOST_ADDRESSES: usize = 16;
 pub fn class(stored: &Value, state: &ClassState, now: &str) -> Option<Value> {
     let found = [("Accepted", Some(&state.accepted)), ("SupportedVersion", Some(&state.supported_version))];
     let mut status = object(stored);
-    status.insert("conditions".to_owned(), conditions::merge(stored.items("conditions"), &found, state.generation, now));
+    status
+        .insert("conditions".to_owned(), conditions::merge(stored.items("conditions"), &found, state.generation, now));
     let features: Vec<_> = FEATURES.iter().map(|name| json!({ "name": name })).collect();
     status.insert("supportedFeatures".to_owned(), features.into());
     changed(stored, status)
@@ -46,12 +47,12 @@ pub fn gateway(stored: &Value, state: &GatewayState, now: &str) -> Option<Value>
         ("InsecureFrontendValidationMode", state.insecure_frontend.as_ref()),
     ];
     let mut status = object(stored);
-    status.insert("conditions".to_owned(), conditions::merge(stored.items("conditions"), &found, state.generation, now));
+    status
+        .insert("conditions".to_owned(), conditions::merge(stored.items("conditions"), &found, state.generation, now));
     let listeners = listeners(stored, &state.listeners, state.generation, now);
     status.insert("listeners".to_owned(), listeners);
     let addresses = state.addresses.iter().take(MOST_ADDRESSES);
-    let addresses: Vec<_> =
-        addresses.map(|address| json!({ "type": address.kind, "value": address.value })).collect();
+    let addresses: Vec<_> = addresses.map(|address| json!({ "type": address.kind, "value": address.value })).collect();
     status.insert("addresses".to_owned(), addresses.into());
     status.insert("attachedListenerSets".to_owned(), state.attached_sets.into());
     changed(stored, status)
@@ -62,7 +63,8 @@ pub fn gateway(stored: &Value, state: &GatewayState, now: &str) -> Option<Value>
 pub fn listener_set(stored: &Value, state: &ListenerSetState, now: &str) -> Option<Value> {
     let found = [("Accepted", Some(&state.accepted)), ("Programmed", Some(&state.programmed))];
     let mut status = object(stored);
-    status.insert("conditions".to_owned(), conditions::merge(stored.items("conditions"), &found, state.generation, now));
+    status
+        .insert("conditions".to_owned(), conditions::merge(stored.items("conditions"), &found, state.generation, now));
     let listeners = listeners(stored, &state.listeners, state.generation, now);
     status.insert("listeners".to_owned(), listeners);
     changed(stored, status)

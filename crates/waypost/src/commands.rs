@@ -20,6 +20,7 @@ mod privileges;
 mod proxy;
 pub(crate) mod register;
 mod release;
+mod served_certificates;
 pub(crate) mod server;
 mod shim;
 mod store;

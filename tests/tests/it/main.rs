@@ -19,6 +19,7 @@ mod doctor;
 mod encryption;
 mod first_steps;
 mod gateway;
+mod gateway_api;
 mod golden;
 mod ipvs;
 mod kube_client;

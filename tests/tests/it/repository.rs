@@ -24,14 +24,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store", &["api"]),
     ("plan", &["api"]),
     ("diagnose", &["api"]),
-    ("control", &["api", "diagnose", "store"]),
+    ("routing", &["api"]),
+    ("control", &["api", "diagnose", "routing", "store"]),
     ("dataplane", &["api", "client", "plan", "kernel"]),
     ("announce", &["api", "client", "kernel"]),
     ("dns", &["api", "client", "kernel"]),
-    ("gateway", &["api", "client", "plan"]),
+    ("gateway", &["api", "client", "plan", "routing"]),
     ("rest", &["api", "client", "diagnose", "store"]),
     ("agent", &["api", "client", "kernel"]),
-    ("cli", &["api", "client", "diagnose", "plan"]),
+    ("cli", &["api", "client", "diagnose", "plan", "routing"]),
     (
         "waypost",
         &[

@@ -29,6 +29,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// The namespace of `-n`.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// Reads the kubeconfig; sends no request.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let mut found = self.kubeconfig.find()?;

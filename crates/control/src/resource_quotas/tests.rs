@@ -25,7 +25,7 @@ fn delays(cluster: &Cluster, table: &str, old: Option<&Value>, new: &Value, dele
     };
     let mut cache = crate::Cache::default();
     let previous = old.map(|old| entry(old, 1));
-    let change = cache.apply(&entry(new, 2), previous.as_ref(), deleted, cluster.instant);
+    let change = cache.apply(&cluster.store, &entry(new, 2), previous.as_ref(), deleted, cluster.instant);
     let mut affected = Vec::new();
     affected_keys(&cluster.view(None), &change, &mut AffectedKeys::new(&mut affected));
     affected.into_iter().map(|item| item.delay).collect()

@@ -100,6 +100,7 @@ fn rule(given: &Value) -> Rule {
         backend_timeout: None,
         retry: None,
         session: None,
+        policy: None,
         broken: None,
     }
 }

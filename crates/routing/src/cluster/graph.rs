@@ -1,7 +1,7 @@
 //! What depends on what. Each derived value (a [`Node`]) is computed by a function that reads through a [`Reader`]; the
 //! reader records what was read ([`Input`]). When an input differs, the nodes that have read it are computed again, in the
 //! order of [`Node`], so that each is computed at most once for a change. Nothing has to declare its dependencies, so none
-//! can be forgotten.
+//! can be forgotten. Only the object of a node itself is not recorded: its change marks the node directly (`ingest`).
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -60,18 +60,12 @@ pub(super) enum Node {
 /// Something that derived values read.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) enum Input {
-    /// A GatewayClass.
-    Class(Arc<str>),
     /// Whether a GatewayClass is ours, and accepted.
     Accepted(Arc<str>),
     /// Which Gateways name a class.
     GatewaysOf(Arc<str>),
-    /// A Gateway.
-    Gateway(Arc<str>),
     /// How a Gateway verifies clients.
     Frontend(Arc<str>),
-    /// A ListenerSet.
-    Set(Arc<str>),
     /// The listeners of a Gateway, and all of its ListenerSets with theirs.
     Listeners(Arc<str>),
     /// What routes see of a parent.
@@ -80,8 +74,6 @@ pub(super) enum Input {
     Namespace(Arc<str>),
     /// The ReferenceGrants of a namespace.
     Grants(Arc<str>),
-    /// A route.
-    Route(RouteId),
     /// A Service as a backend.
     Service(Arc<str>),
     /// The addresses of a Service.
@@ -90,8 +82,6 @@ pub(super) enum Input {
     Secret(Arc<str>),
     /// A ConfigMap.
     ConfigMap(Arc<str>),
-    /// A policy.
-    Policy(Arc<str>),
     /// The policies of a Service.
     PoliciesOf(Arc<str>),
     /// Whether a policy holds.
@@ -130,6 +120,11 @@ impl Graph {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.readers.is_empty() && self.inputs.is_empty()
+    }
+
     /// The values that have read an input.
     pub(super) fn readers(&self, input: &Input) -> impl Iterator<Item = &Node> {
         self.readers.get(input).into_iter().flatten()
@@ -149,8 +144,8 @@ impl<'a> Reader<'a> {
         self.read.borrow_mut().push(input);
     }
 
+    /// A Gateway, for its own nodes.
     pub(crate) fn gateway(&self, key: &Arc<str>) -> Option<&'a Arc<Gateway>> {
-        self.note(Input::Gateway(Arc::clone(key)));
         self.objects.gateways.get(key)
     }
 
@@ -160,13 +155,13 @@ impl<'a> Reader<'a> {
         self.objects.gateways.get(key)
     }
 
+    /// A ListenerSet, for its own node.
     pub(crate) fn set(&self, key: &Arc<str>) -> Option<&'a Arc<ListenerSet>> {
-        self.note(Input::Set(Arc::clone(key)));
         self.objects.sets.get(key)
     }
 
+    /// A route, for its own node.
     pub(crate) fn route(&self, id: &RouteId) -> Option<&'a RouteObject> {
-        self.note(Input::Route(id.clone()));
         self.objects.routes.get(id)
     }
 
@@ -217,8 +212,8 @@ impl<'a> Reader<'a> {
         self.objects.config_maps.get(key)
     }
 
+    /// A policy, for its own nodes.
     pub(crate) fn policy(&self, key: &Arc<str>) -> Option<&'a Arc<BackendTlsPolicy>> {
-        self.note(Input::Policy(Arc::clone(key)));
         self.objects.policies.get(key)
     }
 

@@ -15,8 +15,7 @@ impl Cluster {
         match change {
             Change::GatewayClass(key, class) => {
                 if store(&mut self.objects.classes, Arc::clone(&key), class).is_some() {
-                    self.dirty.insert(Node::Class(Arc::clone(&key)));
-                    self.fire(&Input::Class(key));
+                    self.dirty.insert(Node::Class(key));
                 }
             }
             Change::Gateway(key, gateway) => self.ingest_gateway(&key, gateway),
@@ -59,7 +58,6 @@ impl Cluster {
         let Some(change) = store(&mut self.objects.gateways, Arc::clone(key), gateway) else { return };
         self.dirty.insert(Node::Listeners(Owner::Gateway(Arc::clone(key))));
         self.dirty.insert(Node::Group(Arc::clone(key)));
-        self.fire(&Input::Gateway(Arc::clone(key)));
         if change.differs(|gateway| &gateway.spec.tls.frontend) {
             self.fire(&Input::Frontend(Arc::clone(key)));
         }
@@ -81,7 +79,6 @@ impl Cluster {
         let (old, new) = (gateways(&change.old), gateways(&change.new));
         reindex(&mut self.objects.sets_of, key, &old, &new);
         self.dirty.insert(Node::Listeners(Owner::Set(Arc::clone(key))));
-        self.fire(&Input::Set(Arc::clone(key)));
         for gateway in old.union(&new) {
             self.fire(&Input::Listeners(Arc::clone(gateway)));
         }
@@ -103,7 +100,6 @@ impl Cluster {
         reindex(&mut self.objects.policies_of, key, &old, &new);
         self.dirty.insert(Node::Verdict(Arc::clone(key)));
         self.dirty.insert(Node::Policy(Arc::clone(key)));
-        self.fire(&Input::Policy(Arc::clone(key)));
         for service in old.union(&new) {
             self.fire(&Input::PoliciesOf(Arc::clone(service)));
         }

@@ -75,6 +75,21 @@ pub(super) struct Objects {
     pub(super) policies_of: Index<Arc<str>>,
 }
 
+#[cfg(test)]
+impl Objects {
+    /// Whether there is no object, and no entry of an index.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { classes, gateways, sets, routes, grants, policies, services, namespaces, secrets, .. } = self;
+        let maps = classes.is_empty() && gateways.is_empty() && sets.is_empty() && routes.is_empty();
+        let more = grants.is_empty() && policies.is_empty() && services.is_empty() && namespaces.is_empty();
+        let indexes = [&self.gateways_of, &self.sets_of, &self.grants_of, &self.policies_of];
+        maps && more
+            && secrets.is_empty()
+            && self.config_maps.is_empty()
+            && indexes.iter().all(|index| index.is_empty())
+    }
+}
+
 /// Stores a value or removes it; the previous one is returned, and whether there is a difference.
 pub(super) fn store<K: std::hash::Hash + Eq, V: PartialEq + Clone>(
     map: &mut Map<K, V>,
@@ -101,7 +116,7 @@ impl<V> Previous<V> {
     }
 }
 
-/// Moves a key from the entries of an old value to those of a new one; entries that change are returned.
+/// Moves a key from the entries of an old value to those of a new one.
 pub(super) fn reindex(index: &mut Index<Arc<str>>, key: &Arc<str>, old: &BTreeSet<Arc<str>>, new: &BTreeSet<Arc<str>>) {
     for gone in old.difference(new) {
         if let Some(keys) = index.get_mut(gone) {

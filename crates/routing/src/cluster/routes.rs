@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::view::gateway_api::ParentRef;
 
+use super::Hostnames;
 use super::graph::{Owner, Reader};
 use super::objects::{RouteObject, namespace_of};
 use super::state::{ParentState, RouteState, Verdict};
@@ -18,7 +19,7 @@ use crate::rules::{self, Rules};
 pub(super) struct RouteEntry {
     pub(super) state: RouteState,
     /// By all of its parents together.
-    pub(super) attached: BTreeMap<ListenerId, Arc<[Arc<str>]>>,
+    pub(super) attached: BTreeMap<ListenerId, Hostnames>,
     /// Services that it leads to, each with the Gateways from which it does.
     pub(super) reach: BTreeSet<(Arc<str>, Arc<str>)>,
 }
@@ -122,7 +123,7 @@ fn share_stream(stream: Option<StreamRule>, old: Option<&RouteState>) -> Option<
 }
 
 fn index(state: RouteState, services: &BTreeSet<Arc<str>>) -> RouteEntry {
-    let mut attached: BTreeMap<ListenerId, Arc<[Arc<str>]>> = BTreeMap::new();
+    let mut attached: BTreeMap<ListenerId, Hostnames> = BTreeMap::new();
     let mut reach = BTreeSet::new();
     for parent in &state.parents {
         for (listener, hostnames) in &parent.listeners {

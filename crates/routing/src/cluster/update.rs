@@ -45,13 +45,16 @@ impl Cluster {
         };
         let value = value(&reader, self);
         let read = reader.read.take();
+        #[cfg(test)]
+        {
+            self.derived += 1;
+        }
         self.graph.record(node, read);
         value
     }
 
     fn update_class(&mut self, node: &Node, name: &Arc<str>, touched: &mut Touched) {
         let new = self.compute(node, |reader, cluster| {
-            reader.note(Input::Class(Arc::clone(name)));
             let class = cluster.objects.classes.get(name)?;
             reader.note(Input::GatewaysOf(Arc::clone(name)));
             let is_used = cluster.objects.gateways_of.contains_key(name);

@@ -115,7 +115,8 @@ fn prefixes_are_replaced_by_elements() {
 
 #[test]
 fn rewrites_of_path_and_host() {
-    let rewrite = |given: Value| compile(&json!([{"type": "URLRewrite", "urlRewrite": given}])).map(|f| f.rewrite.unwrap());
+    let rewrite =
+        |given: Value| compile(&json!([{"type": "URLRewrite", "urlRewrite": given}])).map(|f| f.rewrite.unwrap());
     let full = |path: &str| rewrite(json!({"path": {"type": "ReplaceFullPath", "replaceFullPath": path}})).unwrap();
     assert_eq!(full("/one").path("/full/one/two", Some("/full/one")), "/one");
     assert_eq!(full("").path("/a", None), "/");
@@ -186,14 +187,15 @@ fn mirrors_take_their_share() {
     assert_eq!(share(json!({"fraction": {"numerator": 9, "denominator": 8}})), 1000);
     assert_eq!(share(json!({"fraction": {"numerator": 0, "denominator": 0}})), 0);
     let several = json!([{"type": "RequestMirror", "requestMirror": {"percent": 0}}, {"type": "RequestMirror", "requestMirror": {}}]);
-    assert_eq!(compile(&several).unwrap().mirrors.iter().map(super::MirrorShare::takes_next).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(
+        compile(&several).unwrap().mirrors.iter().map(super::MirrorShare::takes_next).collect::<Vec<_>>(),
+        [false, true]
+    );
 }
 
 #[test]
 fn filters_that_cannot_be_applied_are_errors() {
-    let set = |name: &str, value: &str| {
-        json!([{"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": name, "value": value}]}}])
-    };
+    let set = |name: &str, value: &str| json!([{"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": name, "value": value}]}}]);
     let table = [
         (json!([{"type": "ExtensionRef", "extensionRef": {"name": "x"}}]), "ExtensionRef"),
         (json!([{"type": "ExternalAuth"}]), "ExternalAuth"),

@@ -184,7 +184,7 @@ fn check(table: &HttpTable<Found>, routes: &[Route], request: &Request) -> Resul
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn the_table_equals_a_scan_of_all_matches(

@@ -31,14 +31,14 @@ impl Shared {
             let reference = entry.at(self.reference);
             if let Some(place) = own.iter().position(|(own, _)| own == reference) {
                 let (reference, found) = own.remove(place);
-                list.push(self.entry(reference, entry.items("conditions"), &found, generation, now));
+                list.push(self.entry(&reference, entry.items("conditions"), &found, generation, now));
             }
         }
-        list.extend(own.into_iter().map(|(reference, found)| self.entry(reference, &[], &found, generation, now)));
+        list.extend(own.into_iter().map(|(reference, found)| self.entry(&reference, &[], &found, generation, now)));
         list
     }
 
-    fn entry(&self, reference: Value, stored: &[Value], found: &Found<'_>, generation: i64, now: &str) -> Value {
+    fn entry(&self, reference: &Value, stored: &[Value], found: &Found<'_>, generation: i64, now: &str) -> Value {
         let conditions = conditions::merge(stored, found, generation, now);
         json!({ self.reference: reference, "controllerName": CONTROLLER, "conditions": conditions })
     }

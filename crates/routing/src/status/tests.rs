@@ -71,8 +71,7 @@ fn gateway_state() -> GatewayState {
 
 #[test]
 fn a_rendered_status_is_not_written_again() {
-    let class_state =
-        ClassState { generation: 1, accepted: good(), supported_version: good(), is_used: false };
+    let class_state = ClassState { generation: 1, accepted: good(), supported_version: good(), is_used: false };
     let written = class(&Value::Null, &class_state, EARLIER).expect("the first status");
     assert_eq!(class(&written, &class_state, NOW), None);
     let written = gateway(&Value::Null, &gateway_state(), EARLIER).expect("the first status");
@@ -112,10 +111,9 @@ fn the_transition_time_moves_with_the_status_only() {
 
 #[test]
 fn a_condition_of_a_later_generation_is_left() {
-    let later = condition("A", "False", 9, EARLIER);
     let found = [("A", Some(good())), ("B", None)];
     let found = found.each_ref().map(|(kind, verdict)| (*kind, verdict.as_ref()));
-    let stored = [later.clone(), condition("B", "True", 9, EARLIER)];
+    let stored = [condition("A", "False", 9, EARLIER), condition("B", "True", 9, EARLIER)];
     assert_eq!(conditions::merge(&stored, &found, 8, NOW), json!(stored));
 }
 
@@ -147,7 +145,8 @@ fn foreign_parents_stay_in_place_and_stale_ones_of_ours_are_removed() {
         "parentRef": { "name": "b", "sectionName": "web" }, "controllerName": CONTROLLER,
         "conditions": [condition("Accepted", "True", 1, EARLIER)] }] });
     let status = route(&stored, &route_state(1, &["a", "b"]), NOW).expect("a change");
-    let names: Vec<_> = status["parents"].as_array().into_iter().flatten().map(|p| p["parentRef"]["name"].clone()).collect();
+    let names: Vec<_> =
+        status["parents"].as_array().into_iter().flatten().map(|p| p["parentRef"]["name"].clone()).collect();
     assert_eq!(names, ["a", "b", "a"]);
     assert_eq!(status["parents"][0], foreign);
     assert_eq!(status["parents"][1]["conditions"][0], condition("Accepted", "True", 1, EARLIER), "the time is kept");

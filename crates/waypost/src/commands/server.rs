@@ -14,7 +14,7 @@ use bytes::Bytes;
 use client::http::Method;
 use client::remote::Remote;
 use control::signers::{CertificateRequest, Signer, TokenRequest, TokenSigner};
-use control::{Election, ServerNames, Settings};
+use control::{CertificateChecks, Election, ServerNames, Settings};
 use jiff::Timestamp;
 use kernel::addresses::Addresses as _;
 use rest::auth::service_account::ServiceAccounts;
@@ -35,6 +35,7 @@ use super::encryption::{self, Follower, Reloads};
 use super::identity::{self, Published};
 use super::privileges;
 use super::release;
+use super::served_certificates::ServedCertificates;
 use crate::config::ServerArguments;
 use crate::notify::Manager;
 
@@ -373,6 +374,8 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges, live: &Live) -> Settin
         })),
         certificate_lifetime: arguments.cluster_signing_duration,
         load_balancer: arguments.balancing.settings(),
+        gateway_class: arguments.gateway_class.unwrap_or_default(),
+        certificate_checks: CertificateChecks(Some(Arc::new(ServedCertificates))),
         // Needed by the volumes that the plugin adds to Pods.
         publish_root_ca: admission_plugins(arguments).has(Plugin::ServiceAccount),
         plugins: admission_plugins(arguments),

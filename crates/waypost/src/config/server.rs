@@ -147,6 +147,9 @@ pub(crate) struct ServerArguments {
     /// The kinds of the Gateway API that the server installs: release channel, or none
     #[arg(long, env = "WAYPOST_GATEWAY_API", default_value = "standard", value_name = "CHANNEL")]
     pub(crate) gateway_api: GatewayApi,
+    /// Create the GatewayClass waypost; on in `up`, off in `server`
+    #[arg(long, env = "WAYPOST_GATEWAY_CLASS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) gateway_class: Option<bool>,
     /// Leader election: only one of several servers over one store runs the controllers
     #[arg(long, env = "WAYPOST_LEADER_ELECT", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_name = "BOOL")]
     pub(crate) leader_elect: bool,
@@ -234,6 +237,7 @@ impl ServerArguments {
     pub(crate) fn for_one_machine(mut self) -> Self {
         self.service_conditions.get_or_insert(true);
         self.allocate_node_cidrs.get_or_insert(true);
+        self.gateway_class.get_or_insert(true);
         self.balancing.for_one_machine();
         self
     }

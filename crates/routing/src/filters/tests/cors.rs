@@ -52,7 +52,8 @@ fn preflight_requests_of_allowed_origins() {
 
 #[test]
 fn other_origins_get_no_headers() {
-    let others = ["https://foobar.com", "http://www.foo.com", "https://www.foo.com:8443", "https://bar.com", "null", "", "x"];
+    let others =
+        ["https://foobar.com", "http://www.foo.com", "https://www.foo.com:8443", "https://bar.com", "null", "", "x"];
     for origin in others {
         assert_eq!(preflight(&full(), origin, &GET), expect(&[("vary", "Origin")]), "{origin}");
         let sent = [("access-control-allow-origin", "*"), ("access-control-max-age", "1"), ("a", "b")];

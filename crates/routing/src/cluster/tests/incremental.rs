@@ -1,0 +1,189 @@
+//! The incremental engine against a recomputation from scratch: after each of random changes both have equal states, and
+//! everything that differs from before is in `Touched`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::generate::changes;
+use crate::cluster::{
+    Change, ClassState, Cluster, GatewayState, ListenerSetState, Options, PolicyState, RouteState, Touched,
+};
+use crate::model::{GatewayConfig, ListenerConfig, ListenerId, RouteId, RouteKind};
+
+/// The hostnames of a route at a listener, and its state.
+type Attachment = (Vec<Arc<str>>, RouteState);
+
+/// All that can be seen of a cluster.
+#[derive(PartialEq, Debug)]
+struct Seen {
+    classes: BTreeMap<Arc<str>, ClassState>,
+    gateways: BTreeMap<Arc<str>, GatewayState>,
+    sets: BTreeMap<Arc<str>, ListenerSetState>,
+    policies: BTreeMap<Arc<str>, PolicyState>,
+    routes: BTreeMap<RouteId, RouteState>,
+    configs: BTreeMap<Arc<str>, Arc<GatewayConfig>>,
+    attached: BTreeMap<(ListenerId, RouteId), Attachment>,
+}
+
+impl Seen {
+    fn of(cluster: &Cluster) -> Self {
+        let keys = || ["a/x", "a/y", "b/x"].into_iter().map(Arc::<str>::from);
+        let ids = keys().flat_map(|key| RouteKind::ALL.map(|kind| RouteId { kind, key: Arc::clone(&key) }));
+        let routes: BTreeMap<_, _> = ids.filter_map(|id| Some((id.clone(), cluster.route(&id)?.clone()))).collect();
+        let mut attached = BTreeMap::new();
+        let parents = keys().flat_map(|gateway| {
+            let sets = keys().map(Some).chain([None]);
+            sets.flat_map(move |set| {
+                let gateway = Arc::clone(&gateway);
+                ["l", "m", "n"].map(|name| ListenerId {
+                    gateway: Arc::clone(&gateway),
+                    set: set.clone(),
+                    name: name.into(),
+                })
+            })
+        });
+        for listener in parents {
+            for (id, state, hostnames) in cluster.attached(&listener) {
+                attached.insert((listener.clone(), id.clone()), (hostnames.to_vec(), state.clone()));
+            }
+        }
+        Self {
+            classes: ["one", "two"]
+                .iter()
+                .filter_map(|name| Some(((*name).into(), cluster.class(name)?.clone())))
+                .collect(),
+            gateways: keys().filter_map(|key| Some((Arc::clone(&key), cluster.gateway(&key)?.clone()))).collect(),
+            sets: keys().filter_map(|key| Some((Arc::clone(&key), cluster.listener_set(&key)?.clone()))).collect(),
+            policies: keys().filter_map(|key| Some((Arc::clone(&key), cluster.policy(&key)?.clone()))).collect(),
+            routes,
+            configs: cluster.configs().map(|config| (Arc::clone(&config.key), Arc::clone(config))).collect(),
+            attached,
+        }
+    }
+
+    fn listeners(&self) -> BTreeMap<ListenerId, Arc<ListenerConfig>> {
+        let all = self.configs.values().flat_map(|config| &config.listeners);
+        all.map(|listener| (listener.id.clone(), Arc::clone(listener))).collect()
+    }
+
+    /// The number of attached routes, counted from the states of the routes.
+    fn check_counts(&self) {
+        let own = self.gateways.values().flat_map(|state| &state.listeners);
+        let all = own.chain(self.sets.values().flat_map(|state| &state.listeners));
+        for listener in all {
+            let leads_there = |state: &&RouteState| {
+                state.parents.iter().flat_map(|parent| &parent.listeners).any(|(id, _)| *id == listener.id)
+            };
+            let count = self.routes.values().filter(leads_there).count();
+            assert_eq!(listener.attached_routes, count, "attachedRoutes of {:?}", listener.id);
+        }
+    }
+}
+
+/// The keys whose values differ.
+fn differing<K: Ord + Clone, V: PartialEq>(before: &BTreeMap<K, V>, after: &BTreeMap<K, V>) -> BTreeSet<K> {
+    let keys = before.keys().chain(after.keys());
+    keys.filter(|key| before.get(key) != after.get(key)).cloned().collect()
+}
+
+fn check_touched(before: &Seen, after: &Seen, touched: &Touched) {
+    assert_eq!(touched.classes, differing(&before.classes, &after.classes), "classes");
+    assert_eq!(touched.policies, differing(&before.policies, &after.policies), "policies");
+    assert_eq!(touched.routes, differing(&before.routes, &after.routes), "routes");
+    assert_eq!(touched.configs, differing(&before.configs, &after.configs), "configs");
+    let missed =
+        |one: BTreeSet<Arc<str>>, touched: &BTreeSet<Arc<str>>| one.difference(touched).cloned().collect::<Vec<_>>();
+    assert_eq!(missed(differing(&before.gateways, &after.gateways), &touched.gateways), [], "gateways");
+    assert_eq!(missed(differing(&before.sets, &after.sets), &touched.sets), [], "sets");
+    let content = |seen: &Seen| -> BTreeMap<_, _> {
+        let content = |state: &RouteState| (state.rules.clone(), state.stream.clone(), Arc::clone(&state.created));
+        seen.attached.iter().map(|(key, (hosts, state))| (key.clone(), (hosts.clone(), content(state)))).collect()
+    };
+    let route_changes = differing(&content(before), &content(after));
+    assert_eq!(touched.route_changes, route_changes, "routes of listeners");
+    let mut listeners = differing(&before.listeners(), &after.listeners());
+    listeners.extend(route_changes.into_iter().map(|(listener, _)| listener));
+    assert_eq!(listeners.difference(&touched.listeners).collect::<Vec<_>>(), Vec::<&ListenerId>::new(), "listeners");
+}
+
+/// The key under which a later change replaces an earlier one.
+fn place(change: &Change) -> (u8, Arc<str>) {
+    match change {
+        Change::GatewayClass(key, _) => (0, Arc::clone(key)),
+        Change::Gateway(key, _) => (1, Arc::clone(key)),
+        Change::ListenerSet(key, _) => (2, Arc::clone(key)),
+        Change::HttpRoute(key, _) => (3, Arc::clone(key)),
+        Change::GrpcRoute(key, _) => (4, Arc::clone(key)),
+        Change::TlsRoute(key, _) => (5, Arc::clone(key)),
+        Change::TcpRoute(key, _) => (6, Arc::clone(key)),
+        Change::UdpRoute(key, _) => (7, Arc::clone(key)),
+        Change::ReferenceGrant(key, _) => (8, Arc::clone(key)),
+        Change::BackendTlsPolicy(key, _) => (9, Arc::clone(key)),
+        Change::Service(key, _) => (10, Arc::clone(key)),
+        Change::Namespace(key, _) => (11, Arc::clone(key)),
+        Change::Secret(key, _) => (12, Arc::clone(key)),
+        Change::ConfigMap(key, _) => (13, Arc::clone(key)),
+    }
+}
+
+/// A world in which most references lead somewhere, so that random changes have something to disturb.
+fn beginnings() -> Vec<Change> {
+    let json = serde_json::json!({ "spec": { "controllerName": api::view::gateway_api::CONTROLLER } });
+    let class = serde_json::from_value(json).expect("a class");
+    let namespace = |name: &str| Change::Namespace(name.into(), Some([("team", "blue")].into_iter().collect()));
+    vec![Change::GatewayClass("one".into(), Some(Arc::new(class))), namespace("a"), namespace("b")]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn states_equal_a_recomputation_and_all_differences_are_touched(changes in changes()) {
+        let mut cluster = Cluster::new(Options::default());
+        let mut objects = BTreeMap::new();
+        let mut before = Seen::of(&cluster);
+        for change in beginnings().into_iter().chain(changes) {
+            objects.insert(place(&change), change.clone());
+            let touched = cluster.apply(change);
+            let after = Seen::of(&cluster);
+            let mut fresh = Cluster::new(Options::default());
+            fresh.apply_all(objects.values().cloned());
+            prop_assert_eq!(&after, &Seen::of(&fresh));
+            after.check_counts();
+            check_touched(&before, &after, &touched);
+            before = after;
+        }
+    }
+
+    #[test]
+    fn a_cluster_without_objects_keeps_nothing(changes in changes()) {
+        let mut cluster = Cluster::new(Options::default());
+        cluster.apply_all(changes.iter().cloned());
+        for change in &changes {
+            cluster.apply(deletion(change));
+        }
+        prop_assert_eq!(Seen::of(&cluster), Seen::of(&Cluster::new(Options::default())));
+        prop_assert!(cluster.is_empty(), "{:?}", cluster);
+    }
+}
+
+fn deletion(change: &Change) -> Change {
+    match change.clone() {
+        Change::GatewayClass(key, _) => Change::GatewayClass(key, None),
+        Change::Gateway(key, _) => Change::Gateway(key, None),
+        Change::ListenerSet(key, _) => Change::ListenerSet(key, None),
+        Change::HttpRoute(key, _) => Change::HttpRoute(key, None),
+        Change::GrpcRoute(key, _) => Change::GrpcRoute(key, None),
+        Change::TlsRoute(key, _) => Change::TlsRoute(key, None),
+        Change::TcpRoute(key, _) => Change::TcpRoute(key, None),
+        Change::UdpRoute(key, _) => Change::UdpRoute(key, None),
+        Change::ReferenceGrant(key, _) => Change::ReferenceGrant(key, None),
+        Change::BackendTlsPolicy(key, _) => Change::BackendTlsPolicy(key, None),
+        Change::Service(key, _) => Change::Service(key, None),
+        Change::Namespace(key, _) => Change::Namespace(key, None),
+        Change::Secret(key, _) => Change::Secret(key, None),
+        Change::ConfigMap(key, _) => Change::ConfigMap(key, None),
+    }
+}

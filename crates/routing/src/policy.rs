@@ -1,0 +1,74 @@
+//! What a rule demands beyond the Gateway API: access, limits, silence timeouts, rewrites by regular expression, sticky
+//! sessions. Filled from the annotations of Ingresses; enforced in one place, by the gateway.
+//!
+//! In: values that the constructors here have checked. Out: decisions that need no further parsing, one method each.
+//!
+//! The gateway enforces the members in this order, which is that of nginx: [`Policy::require_https`],
+//! [`Policy::refuse`], [`Policy::redirect`], [`Policy::admits`], [`Policy::rate_limits`] and
+//! [`Policy::connection_limit`], [`Policy::basic_auth`], [`Policy::external_auth`], [`Policy::body_limit`], then the
+//! filters of the rule, then [`Policy::rewrite`], and towards the backend [`Policy::session`] and the timeouts.
+
+mod access;
+mod limits;
+mod rewrite;
+mod session;
+mod template;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+pub use access::{BasicAuth, ExternalAuth, PasswordFormat};
+pub use limits::{ConnectionLimit, RateKey, RateLimit};
+pub use rewrite::{PathRewrite, Pattern, PatternError, Redirect};
+pub use session::{CookieAffinity, SameSite};
+pub use template::{RequestValues, Template, TemplateError, Variable};
+
+/// What a rule demands beyond the Gateway API. The default demands nothing.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Policy {
+    /// Requests on a listener without TLS are redirected to `https` with this status.
+    pub require_https: Option<u16>,
+    /// All requests fail with this status: access was to be restricted in a way that cannot be enforced.
+    pub refuse: Option<u16>,
+    /// All requests are redirected.
+    pub redirect: Option<Redirect>,
+    /// Client addresses that are accepted; all when empty.
+    pub allow: Vec<IpNet>,
+    /// Client addresses that are not accepted.
+    pub deny: Vec<IpNet>,
+    /// Limits of the number of requests.
+    pub rate_limits: Vec<RateLimit>,
+    /// Limit of concurrent requests.
+    pub connection_limit: Option<ConnectionLimit>,
+    /// User names and passwords.
+    pub basic_auth: Option<BasicAuth>,
+    /// Another server that authorises each request.
+    pub external_auth: Option<ExternalAuth>,
+    /// The longest request body, in bytes; longer ones fail with 413.
+    pub body_limit: Option<u64>,
+    /// The change of the path that the backend sees.
+    pub rewrite: Option<PathRewrite>,
+    /// Sticky sessions.
+    pub session: Option<CookieAffinity>,
+    /// How long a connection to a backend may take to be established.
+    pub connect_timeout: Option<Duration>,
+    /// The longest silence of a backend between two reads.
+    pub read_timeout: Option<Duration>,
+    /// The longest time that a backend reads nothing while data for it is waiting.
+    pub send_timeout: Option<Duration>,
+}
+
+impl Policy {
+    /// Whether a client may send requests. `deny` beats `allow`, as in nginx, where it comes first.
+    #[must_use]
+    pub fn admits(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        let has = |ranges: &[IpNet]| ranges.iter().any(|range| range.contains(&client));
+        !has(&self.deny) && (self.allow.is_empty() || has(&self.allow))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Who may send requests: passwords, and another server that decides.
+
+use std::sync::Arc;
+
+use super::{RequestValues, Template, TemplateError};
+
+/// Basic authentication. Requests without valid credentials fail with 401 and the realm; the header `Authorization` is not
+/// sent to backends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BasicAuth {
+    /// The realm.
+    pub realm: Box<str>,
+    /// `namespace/name` of the Secret.
+    pub secret: Arc<str>,
+    /// Where it has the passwords.
+    pub format: PasswordFormat,
+}
+
+/// Where a Secret has user names and passwords.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PasswordFormat {
+    /// Lines `user:hash` (htpasswd) in the key `auth`.
+    File,
+    /// Keys are users, values are hashes.
+    Map,
+}
+
+/// Another server that authorises each request, by a request without body for each of them.
+///
+/// Success is a response with 2xx. 401 and 403 are passed on, with `WWW-Authenticate` for 401; any other status, and no
+/// response, is 500.
+///
+/// Sent to the server are the headers of the request without `Content-Length`, and `X-Original-URL`
+/// (`$scheme://$http_host$request_uri`), `X-Original-Method`, `X-Real-IP`, `X-Forwarded-For` and
+/// `X-Auth-Request-Redirect`; `Host` is that of the URL.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExternalAuth {
+    /// Where the server is.
+    pub url: Template,
+    /// The method; GET unless given.
+    pub method: Option<Box<str>>,
+    /// Where clients are redirected (302) instead of receiving 401.
+    pub signin: Option<Template>,
+    /// Headers of the response that are copied to the request, in place of the client's.
+    pub response_headers: Vec<Box<str>>,
+    /// The value of `X-Auth-Request-Redirect`.
+    pub request_redirect: Template,
+    /// Whether `Set-Cookie` of the server reaches the client whatever the backend answers; otherwise with 200, 201, 204,
+    /// 206, 301, 302, 303, 304, 307 and 308 only.
+    pub always_set_cookie: bool,
+}
+
+/// The parameter of a sign-in page with the page to return to.
+const RETURN_PARAMETER: &str = "rd";
+
+impl ExternalAuth {
+    /// Authorisation by a server, with the defaults of everything else.
+    ///
+    /// # Errors
+    /// When the URL is not one of `http` or `https`, or has unknown variables.
+    pub fn new(url: &str) -> Result<Self, TemplateError> {
+        Ok(Self {
+            url: Template::url(url)?,
+            method: None,
+            signin: None,
+            response_headers: Vec::new(),
+            request_redirect: Template::request_uri(),
+            always_set_cookie: false,
+        })
+    }
+
+    /// The location of a sign-in page. The page to return to is added as a parameter, `rd` unless another name is given,
+    /// if the URL does not have it already.
+    ///
+    /// # Errors
+    /// When the URL is not one of `http` or `https`, or has unknown variables.
+    pub fn signin_page(url: &str, parameter: Option<&str>) -> Result<Template, TemplateError> {
+        let parameter = parameter.unwrap_or(RETURN_PARAMETER);
+        let query = url.split_once('?').map(|(_, query)| query);
+        let has = |query: &str| {
+            query
+                .split('&')
+                .any(|pair| pair.strip_prefix(parameter).is_some_and(|rest| rest.starts_with('=') && rest != "="))
+        };
+        let separator = match query {
+            Some(query) if has(query) => return Template::url(url),
+            Some("") => "",
+            Some(_) => "&",
+            None => "?",
+        };
+        Template::url(&format!("{url}{separator}{parameter}=$scheme://$http_host$escaped_request_uri"))
+    }
+
+    /// Where a client that received 401 from the server is redirected.
+    #[must_use]
+    pub fn signin_location(&self, values: &RequestValues<'_>) -> Option<String> {
+        self.signin.as_ref().map(|signin| signin.render(values))
+    }
+}

@@ -1,0 +1,4 @@
+//! S52: Gateway API.
+
+mod controller;
+mod desk;
