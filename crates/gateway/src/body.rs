@@ -183,7 +183,7 @@ impl Body for RequestBody {
             |body| match &body.source {
                 RequestSource::Client(incoming) => incoming.size_hint(),
                 RequestSource::Buffer(whole) => SizeHint::with_exact(whole.as_ref().map_or(0, |all| all.len() as u64)),
-                RequestSource::Copy(_, hint, _) => hint.clone(),
+                RequestSource::Copy(_, hint, _) => *hint,
             },
         )
     }

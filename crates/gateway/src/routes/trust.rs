@@ -77,7 +77,7 @@ impl Trust {
     pub(super) fn of_listener(&self, listener: &ListenerConfig) -> Option<Arc<ServerConfig>> {
         let found: Vec<_> =
             listener.certificates.iter().filter_map(|key| self.certificates.get(key).cloned()).collect();
-        let certificates = Certificates::new(found)?;
+        let certificates = Certificates::new(&found)?;
         let clients = match &listener.client_validation {
             None => ClientCertificates::None,
             Some(validation) if validation.insecure_fallback => ClientCertificates::Requested,
@@ -99,7 +99,7 @@ impl Trust {
         };
         let expected = Expected { name: &tls.hostname, names: &tls.subject_alt_names, verify: tls.verify };
         let key = client.and_then(|secret| self.certificates.get(secret)).cloned();
-        Arc::new(backend::config(expected, roots, key))
+        Arc::new(backend::config(&expected, roots, key))
     }
 
     /// All CAs of several ConfigMaps.

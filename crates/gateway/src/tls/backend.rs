@@ -30,7 +30,7 @@ pub(crate) struct Expected<'a> {
 
 /// The configurations towards endpoints.
 pub(crate) fn config(
-    expected: Expected<'_>,
+    expected: &Expected<'_>,
     roots: Arc<RootCertStore>,
     client: Option<Arc<CertifiedKey>>,
 ) -> UpstreamTls {

@@ -34,7 +34,7 @@ pub(crate) struct Certificates {
 
 impl Certificates {
     /// None without a certificate. The first is for clients whose server name none of them has.
-    pub(crate) fn new(all: Vec<Arc<CertifiedKey>>) -> Option<Self> {
+    pub(crate) fn new(all: &[Arc<CertifiedKey>]) -> Option<Self> {
         let first = Arc::clone(all.first()?);
         let mut by_name = HostMap::default();
         // Of two certificates for one name, the first.
