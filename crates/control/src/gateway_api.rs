@@ -1,10 +1,11 @@
 //! Installs the definitions of the Gateway API when a server starts: before it is ready, so that no request meets a missing kind.
 //!
-//! In: the definitions in the store. Out: those that are missing or outdated ([`api::gateway_api::install`]). Others stay.
+//! In: the definitions in the store, and records of what servers installed. Out: definitions that are missing or outdated
+//! ([`api::gateway_api::install`]), with their records. Others stay.
 
 use std::sync::Arc;
 
-use api::gateway_api::install::{self, Stored};
+use api::gateway_api::install::{self, Record, Stored};
 use api::gateway_api::{Builder, Channel, EXPERIMENTAL_GROUP, GROUP, builders};
 use api::kinds::customresourcedefinition::KIND;
 use api::object;
@@ -49,6 +50,8 @@ fn transaction(store: &dyn Store, channel: Channel, due: Vec<Due>, now: Timestam
         txn.compares.push(Compare { key: key(builder.name), modified });
         let facts = Arc::new(KIND.facts(&new));
         txn.ops.push(Op::Put { key: key(builder.name), value: object::encode(&new), facts, ttl: None });
+        let record = serde_json::to_vec(&Record::of(&new, channel)).unwrap_or_default().into();
+        txn.ops.push(Op::Put { key: record_key(builder.name), value: record, facts: Arc::default(), ttl: None });
         definitions.push(new);
     }
     txn
@@ -62,10 +65,14 @@ struct Due {
 }
 
 fn due(store: &dyn Store, channel: Channel) -> Vec<Due> {
-    builders(channel)
-        .map(|builder| Due { builder, entry: store.get(&key(builder.name)) })
-        .filter(|due| due.entry.as_ref().is_none_or(|entry| read::<Stored>(&entry.value).is_outdated(channel)))
-        .collect()
+    let is_outdated = |due: &Due| {
+        let Some(entry) = &due.entry else { return true };
+        let record = store.get(&record_key(due.builder.name));
+        let record = record.and_then(|record| serde_json::from_slice::<Record>(&record.value).ok());
+        record.is_some_and(|record| read::<Stored>(&entry.value).is_outdated(&record, channel))
+    };
+    let all = builders(channel).map(|builder| Due { builder, entry: store.get(&key(builder.name)) });
+    all.filter(is_outdated).collect()
 }
 
 /// The stored definitions of the groups.
@@ -79,6 +86,11 @@ fn of_groups(store: &dyn Store) -> Vec<Value> {
 
 fn key(name: &str) -> Key {
     Key::new(Table::named(KIND.table), name)
+}
+
+/// The record of a definition: not an object of the API.
+fn record_key(name: &str) -> Key {
+    Key::new(Table::named("gatewayapi"), name)
 }
 
 #[cfg(test)]

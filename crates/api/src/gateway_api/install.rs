@@ -1,23 +1,22 @@
 //! Which definitions a server installs, and what it writes.
 //!
-//! In: the metadata of a stored definition. Out: whether it is due, and the object to write, established at once. A definition
-//! that somebody else has created or changed is left alone: an annotation of ours records bundle version, channel, our revision
-//! and the generation that we wrote, and clients change at least one of them.
+//! In: the metadata of a stored definition, and the record of what the server wrote. Out: whether it is due; the object to write,
+//! established at once, and its record. A definition that somebody else has created or changed is left alone: its UID, its
+//! generation or its annotations differ from the record. The record is not part of the definition, whose metadata is that of the
+//! upstream bundle.
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::definition::{CHANNEL_ANNOTATION, VERSION_ANNOTATION};
 use super::{BUNDLE_VERSION, Builder, Channel};
-use crate::crd::names;
+use crate::crd::{approval, condition, names};
 use crate::lifecycle::seconds;
 use crate::value::ValueExt as _;
 use crate::view::ObjectMeta;
 use crate::view::lenient::or_default;
 
-/// The annotation of definitions that the server installed.
-pub const ANNOTATION: &str = "waypost.dev/gateway-api";
 /// Counts changes of the definitions within a bundle version.
 pub(super) const REVISION: u32 = 1;
 
@@ -38,45 +37,44 @@ struct Metadata {
     generation: i64,
 }
 
-/// What the annotation records.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Record<'a> {
-    version: &'a str,
-    channel: &'a str,
+/// What the server wrote.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    version: String,
+    channel: String,
     revision: u32,
+    uid: String,
     generation: i64,
 }
 
-impl<'a> Record<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        let mut words = text.split_whitespace();
-        let record = Self {
-            version: words.next()?,
-            channel: words.next()?,
-            revision: words.next()?.parse().ok()?,
-            generation: words.next()?.parse().ok()?,
-        };
-        words.next().is_none().then_some(record)
+impl Record {
+    /// The record of a definition that is written for a channel.
+    #[must_use]
+    pub fn of(definition: &Value, channel: Channel) -> Self {
+        Self {
+            version: BUNDLE_VERSION.to_owned(),
+            channel: channel.name().to_owned(),
+            revision: REVISION,
+            uid: definition.text("metadata.uid").to_owned(),
+            generation: definition.int("metadata.generation"),
+        }
     }
 
-    fn text(&self) -> String {
-        let Self { version, channel, revision, generation } = self;
-        format!("{version} {channel} {revision} {generation}")
+    fn is_current(&self, channel: Channel) -> bool {
+        (self.version.as_str(), self.channel.as_str(), self.revision) == (BUNDLE_VERSION, channel.name(), REVISION)
     }
 }
 
 impl Stored {
-    /// Whether the server installs its definition in place of this one.
+    /// Whether the server installs its definition in place of this one, which it recorded when it wrote it.
     #[must_use]
-    pub fn is_outdated(&self, channel: Channel) -> bool {
+    pub fn is_outdated(&self, record: &Record, channel: Channel) -> bool {
         let Metadata { object, generation } = &self.metadata;
-        let Some(record) = object.annotation(ANNOTATION).and_then(Record::parse) else { return false };
         let is_unchanged = record.generation == *generation
-            && object.annotation(VERSION_ANNOTATION) == Some(record.version)
-            && object.annotation(CHANNEL_ANNOTATION) == Some(record.channel);
-        let is_current =
-            (record.version, record.channel, record.revision) == (BUNDLE_VERSION, channel.name(), REVISION);
-        is_unchanged && !is_current && !object.is_deleting()
+            && record.uid == *object.uid
+            && object.annotation(VERSION_ANNOTATION) == Some(&record.version)
+            && object.annotation(CHANNEL_ANNOTATION) == Some(&record.channel);
+        is_unchanged && !record.is_current(channel) && !object.is_deleting()
     }
 }
 
@@ -107,9 +105,11 @@ pub fn object(
             object_member(&mut object["metadata"], part)[key] = value.clone();
         }
     }
-    let record = Record { version: BUNDLE_VERSION, channel: channel.name(), revision: REVISION, generation };
-    object_member(&mut object["metadata"], "annotations")[ANNOTATION] = record.text().into();
     object.put("spec", new.at("spec").clone());
+    // The order of conditions is that of kube-apiserver.
+    if let Some(approval) = approval::condition(&object) {
+        condition::set(&mut object, &approval, now);
+    }
     if let Some(status) = names::status(&object, others, now) {
         object.put("status", status);
     }
@@ -123,11 +123,12 @@ fn object_member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
     &mut value[name]
 }
 
-/// The server owns only its annotation: server-side apply of other definitions of the same name meets no conflict.
+/// The server owns only the group, which nobody can change: server-side apply of another definition of the same name meets no
+/// conflict. Without an owner of anything, everything would belong to the manager `before-first-apply`.
 fn managed_fields(now: Timestamp) -> Value {
     json!({
         "manager": "waypost", "operation": "Apply", "apiVersion": "apiextensions.k8s.io/v1", "time": seconds(now),
         "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:metadata": {"f:annotations": {format!("f:{ANNOTATION}"): {}}}},
+        "fieldsV1": {"f:spec": {"f:group": {}}},
     })
 }

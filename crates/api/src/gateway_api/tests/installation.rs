@@ -7,7 +7,7 @@ use super::*;
 use crate::crd::approval;
 use crate::crd::condition::{self, API_APPROVED, ESTABLISHED};
 use crate::crd::names;
-use crate::gateway_api::install::{ANNOTATION, Stored, object};
+use crate::gateway_api::install::{Record, Stored, object};
 use crate::object::{decode_light, encode};
 use crate::view;
 
@@ -20,9 +20,9 @@ fn installed(channel: Channel, index: usize, old: Option<Value>) -> Value {
     object(builder, channel, old, &[], now(), "u")
 }
 
-fn is_outdated(definition: &Value, channel: Channel) -> bool {
+fn is_outdated(definition: &Value, record: &Record, channel: Channel) -> bool {
     let stored: Stored = view::parse(&encode(definition)).expect("a definition");
-    stored.is_outdated(channel)
+    stored.is_outdated(record, channel)
 }
 
 #[test]
@@ -45,7 +45,8 @@ fn installed_definitions_are_served_at_once() {
 #[test]
 fn unchanged_definitions_are_replaced_when_the_channel_changes() {
     let old = installed(Channel::Standard, 2, None);
-    assert!(!is_outdated(&old, Channel::Standard) && is_outdated(&old, Channel::Experimental));
+    let record = Record::of(&old, Channel::Standard);
+    assert!(!is_outdated(&old, &record, Channel::Standard) && is_outdated(&old, &record, Channel::Experimental));
     let mut with_label = old.clone();
     with_label["metadata"]["labels"] = json!({"mine": "1"});
     let new = installed(Channel::Experimental, 2, Some(with_label));
@@ -54,23 +55,25 @@ fn unchanged_definitions_are_replaced_when_the_channel_changes() {
     assert_eq!(new.at("metadata.uid"), old.at("metadata.uid"));
     assert_eq!(new.at("status"), old.at("status"));
     assert_ne!(new.at("spec"), old.at("spec"));
-    assert!(!is_outdated(&new, Channel::Experimental) && is_outdated(&new, Channel::Standard));
+    let record = Record::of(&new, Channel::Experimental);
+    assert!(!is_outdated(&new, &record, Channel::Experimental) && is_outdated(&new, &record, Channel::Standard));
 }
 
 #[test]
 fn definitions_of_others_are_kept() {
     let ours = installed(Channel::Standard, 2, None);
-    let mut foreign = ours.clone();
-    foreign["metadata"]["annotations"].as_object_mut().expect("annotations").remove(ANNOTATION);
+    let record = Record::of(&ours, Channel::Standard);
+    let mut again = ours.clone();
+    again.put("metadata.uid", "v");
     let mut changed = ours.clone();
     changed.put("metadata.generation", 2);
     let mut newer = ours.clone();
     newer["metadata"]["annotations"]["gateway.networking.k8s.io/bundle-version"] = json!("v1.8.0");
-    let mut deleted = ours.clone();
+    let mut bare = ours.clone();
+    bare.drop_path("metadata.annotations");
+    let mut deleted = ours;
     deleted.put("metadata.deletionTimestamp", "2026-01-02T03:04:05Z");
-    let mut damaged = ours;
-    damaged["metadata"]["annotations"][ANNOTATION] = json!("v1.7.0 standard");
-    for kept in [foreign, changed, newer, deleted, damaged] {
-        assert!(!is_outdated(&kept, Channel::Experimental), "{}", kept.at("metadata"));
+    for kept in [again, changed, newer, bare, deleted] {
+        assert!(!is_outdated(&kept, &record, Channel::Experimental), "{}", kept.at("metadata"));
     }
 }
