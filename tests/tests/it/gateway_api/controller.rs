@@ -93,7 +93,7 @@ fn s52_parents_of_other_controllers_stay() {
                         "lastTransitionTime": "2026-01-01T00:00:00Z"}],
     });
     let parents = stored["status"]["parents"].as_array_mut().expect("parents");
-    parents.push(foreign.clone());
+    parents.push(foreign);
     let _ = desk.session.put(&format!("{ROUTES}/web/status"), &stored).success();
     let _ = desk.session.create("web", json!({"ports": [{"port": 8080}]}));
     let resolved = desk.route("web", "ResolvedRefs=True/ResolvedRefs");
