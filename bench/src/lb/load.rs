@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use testbed::net::Outside;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -52,8 +52,15 @@ pub struct Outcome {
 /// # Errors
 /// When the certificate cannot be read.
 pub fn tls(certificate: &std::path::Path) -> anyhow::Result<Arc<ClientConfig>> {
+    trusting(CertificateDer::from_pem_file(certificate).context("reading a certificate")?)
+}
+
+/// The same for a certificate in memory.
+///
+/// # Errors
+/// When it is not valid.
+pub fn trusting(certificate: CertificateDer<'static>) -> anyhow::Result<Arc<ClientConfig>> {
     let mut roots = rustls::RootCertStore::empty();
-    let certificate = rustls::pki_types::CertificateDer::from_pem_file(certificate).context("reading a certificate")?;
     roots.add(certificate).context("believing in a certificate")?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
@@ -156,7 +163,11 @@ fn connect(to: SocketAddr) -> anyhow::Result<TcpStream> {
     Ok(TcpStream::from_std(stream)?)
 }
 
-async fn secure(
+/// A TLS connection.
+///
+/// # Errors
+/// When the handshake fails.
+pub async fn secure(
     stream: TcpStream,
     config: &Arc<ClientConfig>,
 ) -> anyhow::Result<tokio_rustls::client::TlsStream<TcpStream>> {

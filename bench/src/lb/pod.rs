@@ -6,8 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use anyhow::Context as _;
 use testbed::net::Pod;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 /// The body of every answer.
 pub const BODY: usize = 128;
@@ -27,6 +26,7 @@ pub fn serve(pod: &Pod, port: u16) -> anyhow::Result<()> {
             runtime.block_on(async move {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
                 while let Ok((stream, _)) = listener.accept().await {
+                    let _ = stream.set_nodelay(true);
                     tokio::spawn(answer(stream));
                 }
             });
@@ -35,10 +35,10 @@ pub fn serve(pod: &Pod, port: u16) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn answer(mut stream: TcpStream) {
+/// Answers the requests of one connection.
+pub async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let reply =
         format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {BODY}\r\n\r\n{}", "x".repeat(BODY));
-    let _ = stream.set_nodelay(true);
     let (mut seen, mut piece) = (Vec::new(), [0; 8192]);
     loop {
         match stream.read(&mut piece).await {

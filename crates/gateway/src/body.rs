@@ -28,7 +28,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Request body; `None` if empty, which is the common case.
 #[derive(Default)]
-pub(crate) struct RequestBody(Option<Box<PendingBody>>);
+pub struct RequestBody(Option<Box<PendingBody>>);
 
 struct PendingBody {
     source: RequestSource,

@@ -24,7 +24,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body::{Body as _, Frame};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
-use crate::body::RequestBody;
+pub use crate::body::RequestBody;
 use crate::headers::{self, Client};
 use chunked::{BodyDecoder, Decoded};
 use head::{BodyLength, Head, ProtocolError, field};
@@ -42,12 +42,12 @@ const FORBIDDEN_TRAILERS: [HeaderName; 9] =
     [AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, COOKIE, HOST, TE];
 
 /// Stream to a pod.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<I: AsyncRead + AsyncWrite + Send + Unpin> Stream for I {}
 
 /// Connection to a pod.
-pub(crate) struct Connection {
+pub struct Connection {
     stream: Box<dyn Stream>,
     read: BytesMut,
     room: usize,
@@ -72,7 +72,7 @@ struct PendingBody {
 
 /// Why there is no response, or no more of it.
 #[derive(Debug)]
-pub(crate) enum RequestError {
+pub enum RequestError {
     /// The client did not send the complete request.
     Client,
     /// The connection was closed before a response.
@@ -91,8 +91,12 @@ impl fmt::Display for RequestError {
     }
 }
 
+impl std::error::Error for RequestError {}
+
 impl Connection {
-    pub(crate) fn new(stream: impl Stream + 'static) -> Box<Self> {
+    /// Connection over an established stream.
+    #[must_use]
+    pub fn new(stream: impl Stream + 'static) -> Box<Self> {
         Box::new(Self {
             stream: Box::new(stream),
             read: BytesMut::new(),
@@ -136,7 +140,10 @@ impl Connection {
 
     /// Sends a request and waits for the response head. If the pod responds early, the rest of the request body is sent
     /// while the response is read.
-    pub(crate) async fn send_request(
+    ///
+    /// # Errors
+    /// When there is no valid response head, or the client does not send the request body.
+    pub async fn send_request(
         &mut self,
         request: &mut Request<RequestBody>,
         client: &Client,
@@ -183,7 +190,7 @@ impl Connection {
     }
 
     /// Next frame of the response body.
-    pub(crate) fn poll_body(
+    pub fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
         body: &mut RequestBody,
