@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::schema::{Field, Schema, object, optional, string};
+use super::schema::{Field, Schema, object, optional, required, string, undescribed};
 use super::{BUNDLE_VERSION, Channel, EXPERIMENTAL_GROUP, GROUP};
 use crate::crd::approval;
 use crate::value::ValueExt as _;
@@ -85,8 +85,8 @@ pub(super) fn root(description: &str, spec: Schema, status: Option<Schema>) -> S
     let mut fields: Vec<Field> = vec![
         optional("apiVersion", "The version of the object's shape.", string()),
         optional("kind", "The kind of the object.", string()),
-        optional("metadata", "Name, labels and other metadata.", object([])),
-        super::schema::required("spec", "What is wanted.", spec),
+        undescribed("metadata", object([])),
+        required("spec", "What is wanted.", spec),
     ];
     fields.extend(status.map(|status| optional("status", "What controllers observed.", status)));
     object(fields).describe(description)

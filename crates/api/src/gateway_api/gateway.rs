@@ -6,7 +6,7 @@ use super::Channel;
 use super::conditions::{conditions, pending};
 use super::definition::{Names, Version, age, column, condition_column, definition as define, root};
 use super::gateway_tls::gateway_tls;
-use super::listener::{listener_statuses, listeners, namespaces};
+use super::listener::{listener, listener_statuses, listeners, namespaces};
 use super::references::local;
 use super::schema::{Schema, choice, int32, list, map_of, object, optional, required, string};
 use super::shapes::{HOSTNAME, METADATA_KEY, address_type, label_value, long_value, object_name};
@@ -39,12 +39,22 @@ fn spec(channel: Channel) -> Schema {
         optional("allowedListeners", "The ListenerSets that may attach.", allowed),
         required("gatewayClassName", "The class of the Gateway.", object_name()),
         optional("infrastructure", "Settings for the objects that implement the Gateway.", infrastructure()),
-        required("listeners", "Ports, protocols and hostnames.", listeners(channel)),
+        required("listeners", "Ports, protocols and hostnames.", listeners(own_listener(channel))),
         optional("tls", "TLS of clients and backends.", gateway_tls(channel)),
     ])
     .experimental(channel, |spec| {
         let scopes = choice(&["All", "None"]);
         spec.fields([optional("defaultScope", "Whether routes without parents attach to the Gateway.", scopes)])
+    })
+}
+
+/// A listener of a Gateway. Upstream, those of ListenerSets lack the rule.
+fn own_listener(channel: Channel) -> Schema {
+    listener(channel).experimental(channel, |listener| {
+        listener.rule(
+            "filters may only be set when protocol is HTTP or HTTPS",
+            "!has(self.filters) || self.protocol in ['HTTP', 'HTTPS']",
+        )
     })
 }
 

@@ -10,8 +10,8 @@ use super::shapes::{group, hostname, kind, port, protocol, section_name};
 use super::{Channel, GROUP};
 
 /// The listeners of an object.
-pub(super) fn listeners(channel: Channel) -> Schema {
-    map_list(&["name"], listener(channel))
+pub(super) fn listeners(listener: Schema) -> Schema {
+    map_list(&["name"], listener)
         .items(1..=64)
         .rule(
             "tls must not be specified for protocols ['HTTP', 'TCP', 'UDP']",
@@ -40,7 +40,8 @@ pub(super) fn listeners(channel: Channel) -> Schema {
         )
 }
 
-fn listener(channel: Channel) -> Schema {
+/// One listener.
+pub(super) fn listener(channel: Channel) -> Schema {
     object([
         optional("allowedRoutes", "The routes that may attach.", allowed_routes()),
         optional("hostname", "The hosts of the requests that the listener serves; by default all.", hostname()),
@@ -50,12 +51,7 @@ fn listener(channel: Channel) -> Schema {
         optional("tls", "How TLS is handled.", listener_tls()),
     ])
     .experimental(channel, |listener| {
-        listener
-            .fields([optional("filters", "Applied to the requests of all routes.", listener_filters(channel))])
-            .rule(
-                "filters may only be set when protocol is HTTP or HTTPS",
-                "!has(self.filters) || self.protocol in ['HTTP', 'HTTPS']",
-            )
+        listener.fields([optional("filters", "Applied to the requests of all routes.", listener_filters(channel))])
     })
 }
 

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use super::conditions::{conditions, pending};
 use super::definition::{Names, Version, age, condition_column, definition as define, root};
 use super::gateway::PENDING;
-use super::listener::{listener_statuses, listeners};
+use super::listener::{listener, listener_statuses, listeners};
 use super::schema::{object, optional, required};
 use super::{Channel, references};
 
 pub(super) fn definition(channel: Channel) -> Value {
     let spec = object([
-        required("listeners", "Ports, protocols and hostnames.", listeners(channel)),
+        required("listeners", "Ports, protocols and hostnames.", listeners(listener(channel))),
         required("parentRef", "The Gateway that the listeners belong to.", references::gateway()),
     ]);
     let status = object([

@@ -27,6 +27,11 @@ pub(super) fn optional(name: &'static str, description: &str, schema: Schema) ->
     Field { name, is_required: false, schema: schema.describe(description) }
 }
 
+/// A field whose schema may have nothing but its type: metadata.
+pub(super) fn undescribed(name: &'static str, schema: Schema) -> Field {
+    Field { name, is_required: false, schema }
+}
+
 /// An object with these fields.
 pub(super) fn object(fields: impl IntoIterator<Item = Field>) -> Schema {
     Schema::of("object").fields(fields)

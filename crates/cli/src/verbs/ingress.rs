@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn objects_of_another_shape_are_errors() {
-        let broken = [json!({"kind": "Ingress", "metadata": {"name": "x", "namespace": "y"}, "spec": []})];
+        let broken = [json!({"kind": "Ingress", "metadata": {"name": "x", "namespace": "y"}, "spec": "text"})];
         let error = read::<Ingress>(&broken, "Ingress").unwrap_err();
         assert_eq!(error.to_string(), "Ingress y/x");
     }

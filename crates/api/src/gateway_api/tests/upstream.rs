@@ -88,7 +88,11 @@ fn rules_decide_like_those_of_the_bundle() {
             let (ours, theirs) = (builder.definition(channel), upstream(channel, builder));
             let pairs = custom::Definition::all(&ours, 1).into_iter().zip(custom::Definition::all(&theirs, 1));
             for (version, (ours, theirs)) in ours.items("spec.versions").iter().zip(pairs) {
-                let mut maker = Maker { state: 0x9e37_79b9_7f4a_7c15, schema: version.at("schema.openAPIV3Schema") };
+                let mut maker = Maker {
+                    state: 0x9e37_79b9_7f4a_7c15,
+                    schema: version.at("schema.openAPIV3Schema"),
+                    has_many_matches: false,
+                };
                 for _ in 0..PAIRS {
                     let (old, new) = maker.pair();
                     let (wanted, errors) = (errors(&theirs, &new, &old), errors(&ours, &new, &old));
@@ -157,6 +161,8 @@ fn errors(definition: &custom::Definition, new: &Value, old: &Option<Value>) -> 
 struct Maker<'s> {
     state: u64,
     schema: &'s Value,
+    /// Whether the object gets more matches than a route may have.
+    has_many_matches: bool,
 }
 
 impl Maker<'_> {
@@ -190,6 +196,7 @@ impl Maker<'_> {
         let schema = self.schema;
         // The size of objects varies: large ones break many rules at once, small ones single rules.
         let density = 1 + self.below(6);
+        self.has_many_matches = self.one_in(100);
         let mut object = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n"}});
         for part in ["spec", "status"] {
             if part == "spec" || self.one_in(4) {
@@ -209,7 +216,11 @@ impl Maker<'_> {
         match schema.text("type") {
             "object" => self.members(schema, name, density),
             "array" => {
-                let count = *self.pick(&[0, 1, 1, 1, 2, 2, 3]);
+                let (count, density) = match name {
+                    "rules" if self.has_many_matches => (3, 6),
+                    "matches" if self.has_many_matches => (64, 0),
+                    _ => (*self.pick(&[0, 1, 1, 1, 2, 2, 3]), density),
+                };
                 let mut items: Vec<Value> = (0..count).map(|_| self.value(schema.at("items"), name, density)).collect();
                 if let (Some(first), true) = (items.first().cloned(), self.one_in(4)) {
                     items.push(first);
