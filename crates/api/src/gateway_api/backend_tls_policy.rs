@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Channel;
 use super::definition::{Names, Version, age, definition as define, root};
-use super::references::{local, policy_section_target};
+use super::references::{equal, local, policy_section_target};
 use super::route::policy_status;
 use super::schema::{Schema, choice, list, map_of, object, optional, required, string};
 use super::shapes::{certificate_set, hostname, long_value, precise_hostname};
@@ -44,10 +44,7 @@ fn targets() -> Schema {
         )
         .rule(
             &format!("sectionName must be unique {when}"),
-            &format!(
-                "self.all(a, self.exists_one(b, {SAME_TARGET} && \
-                 a.?sectionName.orValue('') == b.?sectionName.orValue('')))"
-            ),
+            &format!("self.all(a, self.exists_one(b, {SAME_TARGET} && {}))", equal("sectionName")),
         )
 }
 

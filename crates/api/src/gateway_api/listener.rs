@@ -36,7 +36,7 @@ pub(super) fn listeners(listener: Schema) -> Schema {
         .rule(
             "Combination of port, protocol and hostname must be unique for each listener",
             "self.all(one, self.exists_one(other, other.port == one.port && other.protocol == one.protocol && \
-             other.?hostname == one.?hostname))",
+             (has(one.hostname) ? has(other.hostname) && other.hostname == one.hostname : !has(other.hostname))))",
         )
 }
 

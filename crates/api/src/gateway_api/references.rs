@@ -53,9 +53,13 @@ pub(super) fn parent() -> Schema {
     ])
 }
 
-/// Whether two parentRefs, `a` and `b`, name the same object.
-const SAME_PARENT: &str = "a.group == b.group && a.kind == b.kind && a.name == b.name && \
-                           a.?__namespace__.orValue('') == b.?__namespace__.orValue('')";
+/// Whether an optional text of `a` and `b` is the same; absent is empty. Values of optionals have no bound, and a rule that
+/// compares two of them exceeds the cost limit of definitions.
+pub(super) fn equal(field: &str) -> String {
+    format!(
+        "(has(a.{field}) && a.{field} != '' ? has(b.{field}) && a.{field} == b.{field} : !has(b.{field}) || b.{field} == '')"
+    )
+}
 
 /// The parents of a route: several references to one parent name different parts of it.
 pub(super) fn parents(channel: Channel) -> Schema {
@@ -63,22 +67,24 @@ pub(super) fn parents(channel: Channel) -> Schema {
     let has_port = |x: &str| format!("({x}.?port.orValue(0) == 0)");
     let mut part = "sectionName";
     let mut both_or_none = format!("{} == {}", is_named("a"), is_named("b"));
-    let mut equal = "a.?sectionName.orValue('') == b.?sectionName.orValue('')".to_owned();
+    let mut same_part = equal("sectionName");
+    // Whether two parentRefs, `a` and `b`, name the same object.
+    let same = format!("a.group == b.group && a.kind == b.kind && a.name == b.name && {}", equal("__namespace__"));
     if channel.is_experimental() {
         part = "sectionName or port";
         both_or_none = format!("{both_or_none} && {} == {}", has_port("a"), has_port("b"));
-        equal = format!("{equal} && a.?port.orValue(0) == b.?port.orValue(0)");
+        same_part = format!("{same_part} && a.?port.orValue(0) == b.?port.orValue(0)");
     }
     let when = "when parentRefs includes 2 or more references to the same parent";
     list(parent())
         .max_items(32)
         .rule(
             &format!("{part} must be specified {when}"),
-            &format!("self.all(a, self.all(b, ({SAME_PARENT}) ? ({both_or_none}) : true))"),
+            &format!("self.all(a, self.all(b, ({same}) ? ({both_or_none}) : true))"),
         )
         .rule(
             &format!("{part} must be unique {when}"),
-            &format!("self.all(a, self.exists_one(b, {SAME_PARENT} && {equal}))"),
+            &format!("self.all(a, self.exists_one(b, {same} && {same_part}))"),
         )
 }
 
