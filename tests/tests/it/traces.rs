@@ -10,6 +10,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
+use testbed::session::text;
 use testbed::wire::Wire;
 use testbed::{Home, Server, server_command};
 
@@ -69,6 +70,10 @@ fn b14_spans_of_requests_and_reconciles_reach_a_collector_with_their_audit_id() 
     let path = "/api/v1/namespaces/default/services";
     let reply = Wire::admin(&server).ask("GET", path, &[("audit-id", "trace-1")], b"");
     assert_eq!((reply.code, reply.header("audit-id")), (200, Some("trace-1")));
+    // What the reconcile writes, which may be after the server is ready.
+    let session = server.session();
+    let mut published = session.watch("/api/v1/namespaces/default/configmaps", "");
+    let _ = published.until(|_, object| text(object, "/metadata/name") == "kube-root-ca.crt");
     assert!(server.terminate().success());
 
     let exports: Vec<_> = collector.exports.try_iter().collect();

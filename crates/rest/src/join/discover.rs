@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{JoinError, JoinOptions};
 use crate::kubeconfig::ClusterInfo;
 
-/// How long the server may take to sign cluster-info with a new token.
+/// How long the server may take to publish cluster-info, and to sign it with a new token.
 const SIGNATURE_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -21,8 +21,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub(super) async fn discover(options: &JoinOptions<'_>, token: &Token) -> Result<ClusterInfo, JoinError> {
     let started = tokio::time::Instant::now();
     loop {
-        let map = cluster_info(options.server).await?;
-        match verify(&map, options, token) {
+        let verified = match cluster_info(options.server).await? {
+            Published::Yes(map) => verify(&map, options, token),
+            Published::NotYet(error) if started.elapsed() >= SIGNATURE_TIMEOUT => return Err(error),
+            Published::NotYet(_) => {
+                tokio::time::sleep(POLL_INTERVAL).await;
+                continue;
+            }
+        };
+        match verified {
             // The server signs shortly after it has created the token.
             Err(JoinError::UnknownToken { .. }) if started.elapsed() < SIGNATURE_TIMEOUT => {
                 tokio::time::sleep(POLL_INTERVAL).await;
@@ -32,15 +39,22 @@ pub(super) async fn discover(options: &JoinOptions<'_>, token: &Token) -> Result
     }
 }
 
+/// Whether there is cluster-info. The server publishes it shortly after it has created the first token.
+enum Published {
+    Yes(Value),
+    NotYet(JoinError),
+}
+
 /// The ConfigMap cluster-info.
-async fn cluster_info(address: &str) -> Result<Value, JoinError> {
+async fn cluster_info(address: &str) -> Result<Published, JoinError> {
     let (namespace, name) = CLUSTER_INFO;
     let insecure = json!({"server": format!("https://{address}"), "insecure-skip-tls-verify": true});
     let mut client = Client::new(Access::from_parts(&insecure, &Value::Null)?.into());
     let response = client.json(Method::GET, &format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), None).await;
     let no = |why: String| JoinError::NoClusterInfo { address: address.to_owned(), why };
     match response {
-        Ok((200, map)) => Ok(map),
+        Ok((200, map)) => Ok(Published::Yes(map)),
+        Ok((404, body)) => Ok(Published::NotYet(no(format!("404: {}", body.text("message"))))),
         Ok((code, body)) => Err(no(format!("{code}: {}", body.text("message")))),
         Err(ClientError::Connect { why, .. }) => {
             Err(JoinError::Unreachable { address: address.to_owned(), why: why.to_string() })
