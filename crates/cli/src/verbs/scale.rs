@@ -5,10 +5,13 @@ use api::value::ValueExt as _;
 use clap::Args;
 use serde_json::json;
 
-use super::client::{MANAGER, MERGE, Query};
+use super::client::{Client, MANAGER, MERGE, Query, rejection};
 use super::connect::Connection;
-use super::target::{self, Choice};
+use super::target::{self, Choice, Object};
 use crate::terminal;
+
+/// How often an object that changes all the time is read and patched.
+const MAX_ATTEMPTS: u32 = 10;
 
 /// Settings of the verb.
 #[derive(Args, Debug)]
@@ -54,26 +57,34 @@ pub(super) async fn exec(arguments: Arguments) -> anyhow::Result<()> {
             "{} cannot be scaled; a Deployment, ReplicaSet or StatefulSet can",
             object.named()
         );
-        let path = format!("{}/scale", object.path());
+        scale(&mut client, &object, &arguments).await.with_context(|| format!("scaling {}", object.named()))?;
+        terminal::print(&format!("{} scaled\n", object.named()))?;
+    }
+    Ok(())
+}
+
+/// Scales an object. With an expected number of replicas, a conflict means that anything of the object changed since it
+/// was read: it is read again, and scaled if the number is still the expected one.
+async fn scale(client: &mut Client, object: &Object, arguments: &Arguments) -> anyhow::Result<()> {
+    let path = format!("{}/scale", object.path());
+    let target = Query::new().add("fieldManager", MANAGER).on(&path);
+    for attempt in 1.. {
         let mut patch = json!({"spec": {"replicas": arguments.replicas}});
         if let Some(expected) = arguments.current_replicas {
-            let scale = client.get(&path).await?;
-            let now = scale.int("spec.replicas");
-            ensure!(
-                now == i64::from(expected),
-                "{} is to have {now} Pods, not {expected}; nothing was changed",
-                object.named()
-            );
-            // The server detects changes from here on by the resource version.
-            patch.put("metadata.resourceVersion", scale.text("metadata.resourceVersion"));
+            let current = client.get(&path).await?;
+            let now = current.int("spec.replicas");
+            ensure!(now == i64::from(expected), "it is to have {now} Pods, not {expected}; nothing was changed");
+            patch.put("metadata.resourceVersion", current.text("metadata.resourceVersion"));
         }
         if let Some(version) = &arguments.resource_version {
             patch.put("metadata.resourceVersion", version.as_str());
         }
-        let query = Query::new().add("fieldManager", MANAGER);
-        let scaled = client.patch(&query.on(&path), MERGE, &patch).await;
-        scaled.with_context(|| format!("scaling {}", object.named()))?;
-        terminal::print(&format!("{} scaled\n", object.named()))?;
+        let Err(error) = client.patch(&target, MERGE, &patch).await else { break };
+        let is_conflict = rejection(&error).is_some_and(|refused| refused.code == 409);
+        let may_repeat = arguments.current_replicas.is_some() && arguments.resource_version.is_none();
+        if !is_conflict || !may_repeat || attempt == MAX_ATTEMPTS {
+            return Err(error);
+        }
     }
     Ok(())
 }

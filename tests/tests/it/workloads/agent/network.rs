@@ -75,6 +75,7 @@ fn b08_one_host_port_of_two_addresses_leads_to_two_pods() {
     for (name, at, port) in [("local", "127.0.0.1", 8081), ("open", node.as_str(), 8082)] {
         let mut serving = web(port);
         serving["ports"] = json!([{"containerPort": port, "hostPort": 9080, "hostIP": at}]);
+        serving["readinessProbe"] = json!({"tcpSocket": {"port": port}, "periodSeconds": 1});
         machine.pod(name, json!({"containers": [serving]}));
         machine.until_ready(name);
     }
