@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::view::gateway_api::{
     Filter, GrpcMethodMatch, GrpcRouteMatch, HttpRouteMatch, HttpRouteRule, MatchKind, PathMatchKind,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::Uri;
 use libfuzzer_sys::fuzz_target;
 use routing::filters::{Filters, RedirectRequest};
 use routing::grpc_table::GrpcTable;
@@ -19,18 +19,8 @@ use routing::model::{RouteId, RouteKind};
 fuzz_target!(|data: &[u8]| {
     let (rules, request) = common::halves(data);
     let Ok(rules) = serde_json::from_slice::<Vec<HttpRouteRule>>(rules) else { return };
-    let Ok(request) = std::str::from_utf8(request) else { return };
-    let mut lines = request.split('\n');
-    let mut line = || lines.next().unwrap_or_default();
-    let (method, host, target) = (line(), host_of(line()), line());
-    let Ok(method) = Method::from_bytes(method.as_bytes()) else { return };
-    let Ok(target) = target.parse::<Uri>() else { return };
-    let mut headers = HeaderMap::new();
-    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value.trim())) {
-            headers.append(name, value);
-        }
-    }
+    let Some(common::Head { method, host, target, headers }) = common::head(request) else { return };
+    let host = host_of(&host);
     let view = RequestView { method: &method, host: &host, path: target.path(), query: target.query(), headers: &headers };
     let id = RouteId { kind: RouteKind::Http, key: "a/b".into() };
     let hostnames: Vec<Arc<str>> = vec!["*.example.com".into(), "a.example.com".into()];

@@ -1,9 +1,10 @@
-//! What the targets share: which kind an input is about, and objects for patches to work on.
+//! What the targets share: which kind an input is about, objects for patches to work on, and heads of requests.
 //!
 //! The first byte of an input picks a kind, so that one corpus serves all of them.
 
 use api::kind::Kind;
 use api::kinds::KINDS;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use serde_json::{Value, json};
 
 /// The kind that the first byte picks, and the rest of the input.
@@ -69,4 +70,32 @@ pub fn halves(data: &[u8]) -> (&[u8], &[u8]) {
         Some(at) => (&data[..at], &data[at + 1..]),
         None => (data, &[]),
     }
+}
+
+/// The head of a request.
+pub struct Head {
+    /// Its method.
+    pub method: Method,
+    /// What its `Host` says.
+    pub host: String,
+    /// Its target.
+    pub target: Uri,
+    /// Its headers, without `Host`.
+    pub headers: HeaderMap,
+}
+
+/// Lines of text as the head of a request: method, host, target, then headers. Headers that are not valid are left out.
+#[must_use]
+pub fn head(data: &[u8]) -> Option<Head> {
+    let mut lines = std::str::from_utf8(data).ok()?.split('\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let (method, host, target) = (line(), line(), line());
+    let (method, target) = (Method::from_bytes(method.as_bytes()).ok()?, target.parse().ok()?);
+    let mut headers = HeaderMap::new();
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value.trim())) {
+            headers.append(name, value);
+        }
+    }
+    Some(Head { method, host: host.to_owned(), target, headers })
 }

@@ -181,22 +181,29 @@ impl Running {
     /// # Errors
     /// When the kernel does not tell.
     pub fn worked(&self) -> anyhow::Result<Duration> {
-        let root = self.process.pid();
-        let mut ticks = 0;
-        for entry in std::fs::read_dir("/proc").context("reading /proc")?.flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            // The name may hold anything; what follows it does not.
-            let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
-            let fields: Vec<&str> = rest.split(' ').collect();
-            let number = |place: usize| fields.get(place).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-            if pid == root || number(1) == u64::from(root) {
-                ticks += number(11) + number(12);
-            }
-        }
-        ensure!(Path::new(&format!("/proc/{root}/stat")).exists(), "process {root} is gone");
-        Ok(Duration::from_millis(ticks * 10))
+        worked(self.process.pid())
     }
+}
+
+/// The processor time of a process and of its children so far.
+///
+/// # Errors
+/// When it has ended.
+pub(crate) fn worked(root: u32) -> anyhow::Result<Duration> {
+    let mut ticks = 0;
+    for entry in std::fs::read_dir("/proc").context("reading /proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name may hold anything; what follows it does not.
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let number = |place: usize| fields.get(place).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        if pid == root || number(1) == u64::from(root) {
+            ticks += number(11) + number(12);
+        }
+    }
+    ensure!(Path::new(&format!("/proc/{root}/stat")).exists(), "process {root} is gone");
+    Ok(Duration::from_millis(ticks * 10))
 }
 
 impl Drop for Running {

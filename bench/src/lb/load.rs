@@ -20,7 +20,8 @@ use tokio_rustls::TlsConnector;
 use super::pod::BODY;
 use super::stage::HOST;
 
-const REQUEST: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: web.example\r\nUser-Agent: bench/1\r\nAccept: */*\r\n\r\n";
+pub(crate) const REQUEST: &[u8] =
+    b"GET /index.html HTTP/1.1\r\nHost: web.example\r\nUser-Agent: bench/1\r\nAccept: */*\r\n\r\n";
 const LAST: &[u8] =
     b"GET /index.html HTTP/1.1\r\nHost: web.example\r\nUser-Agent: bench/1\r\nAccept: */*\r\nConnection: close\r\n\r\n";
 
@@ -156,7 +157,7 @@ fn thread(
 }
 
 /// A connection. Made by a call that waits: the thread is inside the namespace, and the other side is near.
-fn connect(to: SocketAddr) -> anyhow::Result<TcpStream> {
+pub(crate) fn connect(to: SocketAddr) -> anyhow::Result<TcpStream> {
     let stream = Plain::connect(to).context("connecting")?;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
@@ -206,7 +207,7 @@ async fn ask(
 }
 
 /// Reads one answer, whose body is of the length that the pod's always are.
-async fn answer(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> anyhow::Result<()> {
+pub(crate) async fn answer(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> anyhow::Result<()> {
     buffer.clear();
     loop {
         ensure!(stream.read_buf(buffer).await? > 0, "the connection ended within an answer");

@@ -18,6 +18,8 @@ pub const HOST: &str = "web.example";
 pub const BALANCERS: &str = "203.0.113.0/28";
 /// Where the pod answers.
 pub const TARGET: u16 = 8080;
+/// Where the pod answers gRPC, once it does.
+pub const GRPC_TARGET: u16 = 8081;
 
 /// See the module.
 pub struct Stage {
@@ -81,5 +83,11 @@ impl Stage {
     #[must_use]
     pub fn target(&self) -> SocketAddr {
         SocketAddr::new(self.pod.v4().into(), TARGET)
+    }
+
+    /// The address of the pod's server of gRPC.
+    #[must_use]
+    pub fn grpc_target(&self) -> SocketAddr {
+        SocketAddr::new(self.pod.v4().into(), GRPC_TARGET)
     }
 }

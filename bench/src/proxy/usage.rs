@@ -87,7 +87,7 @@ fn together(pid: u32) -> u64 {
     resident(pid) + children(pid).into_iter().map(resident).sum::<u64>()
 }
 
-fn children(pid: u32) -> Vec<u32> {
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let of_each = threads.flatten().map(|thread| thread.path().join("children"));
     let lists = of_each.filter_map(|path| std::fs::read_to_string(path).ok());

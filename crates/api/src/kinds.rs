@@ -43,6 +43,7 @@ pub mod statefulset;
 pub mod stored;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod trafficpolicy;
 mod workload;
 
 use crate::kind::Kind;
@@ -111,6 +112,7 @@ pub static KINDS: &[&Kind] = &[
     &stored::storage::VOLUME_ATTACHMENT,
     &bgppeer::KIND,
     &ippool::KIND,
+    &trafficpolicy::KIND,
 ];
 
 /// The kind behind a URL.

@@ -20,6 +20,7 @@ pub mod environment;
 pub mod facts;
 pub mod field;
 pub mod gateway_api;
+pub mod gateway_duration;
 pub mod hash;
 pub mod indexes;
 pub mod ip;

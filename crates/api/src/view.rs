@@ -30,6 +30,7 @@ pub mod service;
 pub mod service_cidr;
 pub mod string_map;
 pub mod taints;
+pub mod traffic_policy;
 
 use serde::de::DeserializeOwned;
 
@@ -46,6 +47,7 @@ pub use secret::Secret;
 pub use service::Service;
 pub use service_cidr::ServiceCidr;
 pub use string_map::StringMap;
+pub use traffic_policy::TrafficPolicy;
 
 /// Parses an object from JSON.
 ///

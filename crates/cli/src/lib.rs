@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod env;
 pub mod host;
 pub mod kubeconfig;
+pub mod layer7;
 pub mod page;
 pub mod terminal;
 pub mod verbs;

@@ -1,5 +1,7 @@
 //! Explanations of Services: `waypost explain`, `waypost trace`, `waypost who` and `waypost top`.
 //!
+//! Gateways, routes and Ingresses are explained too, and `trace` shows which rule takes an HTTP request.
+//!
 //! In: the objects of the API, and the reports of nodes. Out: text or JSON. The path of packets comes from [`plan::oracle`], with which the
 //! rules of every mode are tested; the state of a node comes from its report, and without one it is "not measured".
 
@@ -7,6 +9,8 @@ mod cluster;
 pub(crate) mod explain;
 mod node_view;
 mod report;
+mod request;
+pub(crate) mod routes;
 mod top;
 mod trace;
 mod who;
@@ -17,7 +21,7 @@ use clap::Subcommand;
 /// The subcommands.
 #[derive(Subcommand, Debug)]
 pub enum Subject {
-    /// Show step by step what happens to a packet to a Service
+    /// Show step by step what happens to a packet to a Service, or to an HTTP request
     Trace(trace::Arguments),
     /// Show the owner of an address or a port
     Who(who::Arguments),

@@ -173,7 +173,8 @@ fn metadata(name: &str, namespace: &str, now: &str) -> Value {
     out
 }
 
-fn namespace(name: &str, now: &str) -> Value {
+/// A new namespace.
+pub(crate) fn namespace(name: &str, now: &str) -> Value {
     let mut metadata = metadata(name, "", now);
     metadata["labels"] = json!({labels::METADATA_NAME: name});
     json!({"metadata": metadata, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}})

@@ -6,11 +6,13 @@
 mod budgets;
 mod failed_pods;
 mod gateways;
+mod ingresses;
 mod labels;
 mod load_balancers;
 mod nodes;
 mod owners;
 mod pods;
+mod references;
 mod services;
 mod slices;
 mod unmatched;
@@ -30,6 +32,8 @@ use store::{Entry, Store, Table};
 pub use budgets::Budgets;
 pub use failed_pods::FailedPods;
 pub use gateways::Gateways;
+pub use ingresses::{Affected, Ingresses};
+pub(crate) use ingresses::{CLASSES, INGRESSES};
 pub use load_balancers::LoadBalancers;
 pub use nodes::Nodes;
 pub use owners::{Dependent, Owners};
@@ -73,6 +77,8 @@ pub struct Cache {
     pub load_balancers: LoadBalancers,
     /// Gateways, their routes, and what these refer to.
     pub gateways: Gateways,
+    /// Ingresses, their classes, and what these refer to.
+    pub ingresses: Ingresses,
     /// Owner references.
     pub owners: Owners,
     /// Namespaces that are being deleted.
@@ -100,6 +106,8 @@ pub struct Change {
     pub typed: TypedChange,
     /// What it alters for Gateways and their routes.
     pub routing: Option<Box<Touched>>,
+    /// What it alters for Ingresses.
+    pub ingresses: Option<Box<Affected>>,
 }
 
 /// The reduced objects of a change.
@@ -142,7 +150,12 @@ impl Cache {
     /// An empty cache.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
-        Self { gateways: Gateways::new(settings.certificate_checks.clone()), ..Self::default() }
+        let checks = &settings.certificate_checks;
+        Self {
+            gateways: Gateways::new(checks.clone()),
+            ingresses: Ingresses::new(settings.ingress.clone(), checks.clone()),
+            ..Self::default()
+        }
     }
 
     /// Applies a change. `at` is when it was received, for heartbeats and backoff. The store has the objects that a new
@@ -187,6 +200,7 @@ impl Cache {
         }
         self.owners.apply(&entry.key, now.map(|_| &metadata));
         let routing = self.gateways.apply(store, entry, previous, deleted, at).map(Box::new);
+        let ingresses = self.ingresses.apply(store, entry, deleted).map(Box::new);
         if table.as_str() == "namespaces" {
             if metadata.is_deleting() && !deleted {
                 self.terminating.insert(entry.key.name.clone());
@@ -203,6 +217,7 @@ impl Cache {
             metadata,
             typed,
             routing,
+            ingresses,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Gateway API (S52): writes the statuses of GatewayClasses, Gateways, ListenerSets, routes and BackendTLSPolicies, and the Service of each Gateway.
+//! Gateway API (S52): writes the statuses of GatewayClasses, Gateways, ListenerSets, routes, BackendTLSPolicies and TrafficPolicies, and the Service of each Gateway.
 //!
 //! In: the states that [`routing::cluster`] derives in the cache. Out: statuses, written through their subresource, so that no generation moves; conditions
 //! and entries of other controllers stay, and nothing is written when nothing changes. A state that was derived from another generation than the stored
@@ -12,6 +12,7 @@ pub(crate) mod route;
 mod service;
 #[cfg(test)]
 mod tests;
+pub(crate) mod traffic_policy;
 
 use std::sync::Arc;
 
@@ -25,15 +26,15 @@ use crate::controller::View;
 use crate::write::Write;
 
 /// A stored object whose status is to be written.
-struct Reported {
-    kind: &'static Kind,
-    entry: Arc<Entry>,
-    object: Value,
+pub(crate) struct Reported {
+    pub(crate) kind: &'static Kind,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) object: Value,
 }
 
 impl Reported {
     /// Reads an object; `None` while it is being deleted, or if there is none, or if its kind is not served.
-    fn read(view: &View<'_>, table: &str, key: &str) -> Option<Self> {
+    pub(crate) fn read(view: &View<'_>, table: &str, key: &str) -> Option<Self> {
         let kind = view.cache.kinds.kinds().by_table(table)?;
         let entry = view.store.get(&Key::new(Table::named(table), key))?;
         let object = object::decode(kind, &entry.value, entry.modified);
@@ -41,7 +42,7 @@ impl Reported {
     }
 
     /// Whether it is being deleted.
-    fn is_deleting(&self) -> bool {
+    pub(crate) fn is_deleting(&self) -> bool {
         self.object.has("metadata.deletionTimestamp")
     }
 
@@ -51,12 +52,12 @@ impl Reported {
     }
 
     /// Its status.
-    fn status(&self) -> &Value {
+    pub(crate) fn status(&self) -> &Value {
         self.object.at("status")
     }
 
     /// The write of a status.
-    fn write(mut self, status: Value) -> Write {
+    pub(crate) fn write(mut self, status: Value) -> Write {
         self.object.put("status", status);
         let (table, modified) = (self.kind.table, self.entry.modified);
         Write::Subresource { table, part: "status", object: Box::new(self.object), modified }

@@ -23,6 +23,7 @@ pub mod endpointslice;
 pub mod garbage;
 pub mod gateway_api;
 pub mod gateways;
+pub mod ingresses;
 pub mod load_balancer;
 pub mod mirroring;
 pub mod namespaces;
@@ -42,6 +43,7 @@ pub mod workloads;
 mod election;
 mod event;
 mod feed;
+mod frontend;
 mod metrics;
 #[cfg(test)]
 mod property;
@@ -57,7 +59,9 @@ pub use controller::{AffectedKeys, Controller, Outcome, View};
 pub use election::Election;
 pub use event::Reference;
 pub use metrics::Metrics;
-pub use settings::{CertificateChecks, CheckCertificates, LoadBalancing, PortsInUse, ServerNames, Settings};
+pub use settings::{
+    CertificateChecks, CheckCertificates, ClassCreation, LoadBalancing, PortsInUse, ServerNames, Settings,
+};
 pub use write::Write;
 
 /// All controllers. A new one is one file and one line here.
@@ -107,4 +111,7 @@ pub static CONTROLLERS: &[Controller] = &[
     gateways::listener_set::CONTROLLER,
     gateways::route::CONTROLLER,
     gateways::policy::CONTROLLER,
+    gateways::traffic_policy::CONTROLLER,
+    ingresses::class::CONTROLLER,
+    ingresses::ingress::CONTROLLER,
 ];

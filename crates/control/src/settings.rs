@@ -51,8 +51,24 @@ pub struct Settings {
     pub load_balancer: LoadBalancing,
     /// Whether the GatewayClass `waypost` is created.
     pub gateway_class: bool,
-    /// Checks of certificates that Gateways refer to.
+    /// Whether the IngressClass `waypost` is created.
+    pub ingress_class: ClassCreation,
+    /// Settings of all Ingresses.
+    pub ingress: routing::ingress::Options,
+    /// Checks of certificates that Gateways and Ingresses refer to.
     pub certificate_checks: CertificateChecks,
+}
+
+/// Whether an IngressClass is created. One that exists is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ClassCreation {
+    /// It is not.
+    #[default]
+    Off,
+    /// It is created.
+    On,
+    /// It is created as the default class, unless there is one.
+    Default,
 }
 
 /// Names and addresses of the API server.
@@ -134,6 +150,16 @@ pub trait CheckCertificates: Send + Sync {
 #[derive(Clone, Default)]
 pub struct CertificateChecks(pub Option<Arc<dyn CheckCertificates>>);
 
+impl CertificateChecks {
+    /// Whether a Secret has a certificate chain and its private key.
+    ///
+    /// # Errors
+    /// With the problem as a message.
+    pub fn certificate(&self, secret: &Secret) -> Result<(), String> {
+        self.0.as_ref().map_or(Ok(()), |checks| checks.certificate(secret))
+    }
+}
+
 impl fmt::Debug for CertificateChecks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "CertificateChecks(some)" } else { "CertificateChecks(none)" })
@@ -154,7 +180,7 @@ impl Eq for CertificateChecks {}
 impl Settings {
     /// The defaults of a server without further features.
     #[must_use]
-    pub const fn plain(ranges: Ranges) -> Self {
+    pub fn plain(ranges: Ranges) -> Self {
         Self {
             ranges,
             max_endpoints_per_slice: 100,
@@ -173,6 +199,8 @@ impl Settings {
             certificate_lifetime: Duration::from_secs(365 * 86_400),
             load_balancer: LoadBalancing { enabled: false, ranges: Vec::new(), ports_in_use: PortsInUse(None) },
             gateway_class: false,
+            ingress_class: ClassCreation::Off,
+            ingress: routing::ingress::Options::default(),
             certificate_checks: CertificateChecks(None),
         }
     }

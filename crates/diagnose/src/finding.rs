@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// The severity of a finding.
@@ -60,6 +61,12 @@ impl Finding {
             "code": self.code, "level": self.level.as_str(), "message": self.message, "evidence": self.evidence,
             "fix": self.fix,
         })
+    }
+}
+
+impl Serialize for Finding {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.json().serialize(to)
     }
 }
 

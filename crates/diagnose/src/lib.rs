@@ -1,4 +1,4 @@
-//! The diagnosis of a Service: from objects to findings with stable codes.
+//! The diagnosis of a Service, and of layer 7 ([`layer7`]): from objects to findings with stable codes.
 //!
 //! ```text
 //! Service, EndpointSlices, Pods, Nodes ──▶ diagnose() ──▶ Diagnosis: address, pods, endpoints ──▶ conditions, doctor, explain, page, Events
@@ -14,6 +14,7 @@ mod coverage;
 mod endpoints;
 mod finding;
 mod labels;
+pub mod layer7;
 mod model;
 mod near_miss;
 mod pod_state;

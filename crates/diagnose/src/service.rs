@@ -98,7 +98,11 @@ pub fn diagnose<C: Cluster>(cluster: &C, service: &Service) -> Diagnosis {
     } else if let Some(selector) = service.selector() {
         with_selector(cluster, service, selector)
     } else if let Some(gateway) = service.gateway() {
-        let none = healthy("Gateway", format!("the routes of Gateway {gateway} say where its connections go"));
+        let who = match service.ingress_class() {
+            Some(class) => format!("the Ingresses of class {class}"),
+            None => format!("the routes of Gateway {gateway}"),
+        };
+        let none = healthy("Gateway", format!("{who} say where its connections go"));
         (none.clone(), Some(none))
     } else {
         let (pods, endpoints) = unselected::find(cluster, service);

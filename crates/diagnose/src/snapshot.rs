@@ -44,21 +44,21 @@ impl<'a> Object<'a> {
         items.iter().map(Self::Json).collect()
     }
 
-    fn namespace(self) -> &'a str {
+    pub(crate) fn namespace(self) -> &'a str {
         match self {
             Self::Json(object) => object.text("metadata.namespace"),
             Self::Stored { key, .. } => key.split_once('/').map_or("", |(namespace, _)| namespace),
         }
     }
 
-    fn name(self) -> &'a str {
+    pub(crate) fn name(self) -> &'a str {
         match self {
             Self::Json(object) => object.text("metadata.name"),
             Self::Stored { key, .. } => key.split_once('/').map_or(key, |(_, name)| name),
         }
     }
 
-    fn labels(self) -> Cow<'a, Selector> {
+    pub(crate) fn labels(self) -> Cow<'a, Selector> {
         match self {
             Self::Json(object) => {
                 let labels = object.map("metadata.labels").into_iter().flatten();
@@ -71,7 +71,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    fn parse<T: DeserializeOwned + Default>(self) -> T {
+    pub(crate) fn parse<T: DeserializeOwned + Default>(self) -> T {
         match self {
             Self::Json(object) => of(object),
             Self::Stored { bytes, .. } => read(bytes),

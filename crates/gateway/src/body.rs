@@ -7,7 +7,8 @@
 use std::future::poll_fn;
 use std::io::Cursor;
 use std::pin::Pin;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,15 +17,26 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::{self, AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::http1::Connection;
 use crate::http1::chunked::BodyDecoder;
 use crate::http1::head::Head;
+use crate::policy::InUse;
 use crate::stall::{Activity, StallTimer};
 use crate::upstream::Lease;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The bit of the activity of a request body that is set when it has been read to its end.
+pub(crate) const ENDED: u64 = 1 << 63;
+/// How long the rest of a rejected request body is read, so that the client can read the response.
+const LINGER: Duration = Duration::from_secs(5);
+/// Rejected request bodies that are read at a time.
+const MAX_LINGERING: usize = 256;
+
+/// Number of rejected request bodies that are being read.
+static LINGERING: AtomicUsize = AtomicUsize::new(0);
 
 /// Request body; `None` if empty, which is the common case.
 #[derive(Default)]
@@ -36,6 +48,48 @@ struct PendingBody {
     activity: Activity,
     /// Receive what is forwarded, for mirrored requests.
     copies: Vec<BodyCopy>,
+    limit: Option<BodyLimit>,
+}
+
+/// The number of bytes that may still be read of a request body of unknown length.
+#[derive(Clone)]
+pub(crate) struct BodyLimit {
+    rest: u64,
+    is_exceeded: Arc<AtomicBool>,
+    /// Whether the rest of a body that is too long is read for a while.
+    lingers: bool,
+}
+
+impl BodyLimit {
+    /// `lingers` for HTTP/1.1, where a body can only be ended with its connection; see [`linger`].
+    pub(crate) fn new(bytes: u64, lingers: bool) -> Self {
+        Self { rest: bytes, is_exceeded: Arc::default(), lingers }
+    }
+
+    /// Whether more was read.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.is_exceeded.load(Relaxed)
+    }
+}
+
+/// Reads the rest of a rejected request body for a while. A connection that is closed with unread data is reset, which may
+/// discard the response before the client has read it.
+pub(crate) fn linger(mut incoming: Incoming) {
+    struct Turn;
+    impl Drop for Turn {
+        fn drop(&mut self) {
+            LINGERING.fetch_sub(1, Relaxed);
+        }
+    }
+    let turn = (LINGERING.fetch_add(1, Relaxed), Turn);
+    if turn.0 >= MAX_LINGERING {
+        return;
+    }
+    tokio::spawn(async move {
+        let _turn = turn;
+        let rest = async { while let Some(Ok(_)) = poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx)).await {} };
+        let _ = timeout(LINGER, rest).await;
+    });
 }
 
 /// Where a request body comes from.
@@ -59,6 +113,14 @@ impl RequestBody {
     pub(crate) fn new(incoming: Incoming, limit: Duration) -> Self {
         let some = (!incoming.is_end_stream()).then_some(incoming);
         Self(some.map(|incoming| PendingBody::boxed(RequestSource::Client(incoming), limit)))
+    }
+
+    /// Fails when more than this is read.
+    pub(crate) fn limited(mut self, limit: Option<&BodyLimit>) -> Self {
+        if let Some(body) = &mut self.0 {
+            body.limit = limit.cloned();
+        }
+        self
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -118,7 +180,33 @@ impl RequestBody {
 
 impl PendingBody {
     fn boxed(source: RequestSource, limit: Duration) -> Box<Self> {
-        Box::new(Self { source, stall: StallTimer::new(limit), activity: Activity::default(), copies: Vec::new() })
+        let (stall, activity, copies) = (StallTimer::new(limit), Activity::default(), Vec::new());
+        Box::new(Self { source, stall, activity, copies, limit: None })
+    }
+
+    /// Checks a frame against the limit. The rest of a body that is too long is not forwarded.
+    fn check(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+        let (Some(limit), Some(piece)) = (&mut self.limit, frame.data_ref()) else { return Ok(frame) };
+        if let Some(rest) = limit.rest.checked_sub(piece.len() as u64) {
+            limit.rest = rest;
+            return Ok(frame);
+        }
+        limit.is_exceeded.store(true, Relaxed);
+        let lingers = limit.lingers;
+        if let RequestSource::Client(incoming) = std::mem::replace(&mut self.source, RequestSource::Buffer(None))
+            && lingers
+        {
+            linger(incoming);
+        }
+        Err("the request body is too long".into())
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            RequestSource::Client(incoming) => incoming.is_end_stream(),
+            RequestSource::Buffer(whole) => whole.is_none(),
+            RequestSource::Copy(..) => false,
+        }
     }
 
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
@@ -157,8 +245,12 @@ impl Body for RequestBody {
         let Some(body) = &mut self.0 else { return Poll::Ready(None) };
         match body.poll_source(cx) {
             Poll::Ready(frame) => {
+                let frame = frame.map(|frame| frame.and_then(|frame| body.check(frame)));
                 body.stall.progress();
                 body.activity.fetch_add(1, Relaxed);
+                if frame.is_none() || body.is_end_stream() {
+                    body.activity.fetch_or(ENDED, Relaxed);
+                }
                 match &frame {
                     Some(Ok(frame)) => body.copies.retain_mut(|copy| copy.put(frame)),
                     _ => body.copies.clear(),
@@ -170,11 +262,7 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|body| match &body.source {
-            RequestSource::Client(incoming) => incoming.is_end_stream(),
-            RequestSource::Buffer(whole) => whole.is_none(),
-            RequestSource::Copy(..) => false,
-        })
+        self.0.as_ref().is_none_or(|body| body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -205,6 +293,8 @@ pub(crate) struct UpstreamBody {
     deadline: Option<Pin<Box<Sleep>>>,
     /// Counts the request as in flight at the pod.
     lease: Option<Lease>,
+    /// Counts the request as one of its client.
+    in_use: Option<InUse>,
 }
 
 /// Source of a response body.
@@ -246,9 +336,16 @@ impl Http1Response {
 impl UpstreamBody {
     pub(crate) fn new(source: BodySource, limit: Duration, deadline: Option<Instant>, lease: Lease) -> Self {
         let deadline = deadline.map(|at| Box::pin(sleep_until(at)));
-        let mut new = Self { source, stall: StallTimer::new(limit), deadline, lease: Some(lease) };
+        let stall = StallTimer::new(limit);
+        let mut new = Self { source, stall, deadline, lease: Some(lease), in_use: None };
         new.release_if_done();
         new
+    }
+
+    /// Counts the request as one of its client until the response is complete.
+    pub(crate) fn counted(mut self, in_use: Option<InUse>) -> Self {
+        self.in_use = in_use.filter(|_| !self.is_end_stream());
+        self
     }
 
     fn is_end_stream(&self) -> bool {
@@ -266,12 +363,19 @@ impl UpstreamBody {
                 piece.map_err(|fault| fault.to_string().into())
             }
             BodySource::H1(_) => Poll::Ready(None),
-            BodySource::H2(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
+            BodySource::H2(incoming) => {
+                let frame = Pin::new(incoming).poll_frame(cx).map_err(Into::into);
+                self.release_if_done();
+                frame
+            }
         }
     }
 
     /// Returns the connection to the pool when the response is complete. Incomplete responses close it.
     fn release_if_done(&mut self) {
+        if self.is_end_stream() {
+            self.in_use = None;
+        }
         if let BodySource::H1(response) = &mut self.source
             && response.decoder.is_done()
             && let (Some(connection), Some(lease)) = (response.connection.take(), self.lease.take())

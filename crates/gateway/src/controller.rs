@@ -22,6 +22,7 @@ use crate::annotations::{HINT, gateway_spec};
 use crate::limits::Limits;
 use crate::metrics::GatewayMetrics;
 use crate::objects::parse;
+use crate::policy::{Enforcer, may_connect};
 use crate::port_config::PortConfig;
 use crate::routes;
 use crate::service_worker::ServiceWorker;
@@ -56,6 +57,8 @@ pub struct Settings {
     pub addresses: Vec<IpAddr>,
     /// Limits and timeouts.
     pub limits: Limits,
+    /// Which Ingresses are served, and how.
+    pub ingress: routing::ingress::Options,
     /// Receives notices.
     pub events: EventSink,
 }
@@ -65,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) node: Box<str>,
     pub(crate) addresses: watch::Receiver<Arc<[IpAddr]>>,
     pub(crate) limits: Limits,
+    pub(crate) ingress: routing::ingress::Options,
     pub(crate) workers: Arc<Workers>,
     pub(crate) upstream_tls: Arc<UpstreamTls>,
     events: EventSink,
@@ -72,6 +76,8 @@ pub(crate) struct Shared {
     /// Port configurations that may have open connections.
     port_configs: Mutex<Vec<Weak<PortConfig>>>,
     pub(crate) metrics: GatewayMetrics,
+    /// Enforces the policies of rules.
+    pub(crate) enforcer: Arc<Enforcer>,
 }
 
 impl Shared {
@@ -135,11 +141,15 @@ impl Gateway {
         let node = Selection::all(&kinds::node::KIND).named(&settings.node).map_err(StartError::Selector)?;
         let node = source.watch(node.optional());
         let (address_sender, addresses) = watch::channel(Arc::from(settings.addresses.clone()));
+        let (workers, own) = (Arc::new(Workers::new()), addresses.clone());
+        let permits = Box::new(move |address| may_connect(address, &own.borrow()));
         let shared = Arc::new(Shared {
             node: settings.node.into(),
             addresses,
             limits: settings.limits,
-            workers: Arc::new(Workers::new()),
+            enforcer: Enforcer::new(settings.limits, workers.count(), permits),
+            ingress: settings.ingress,
+            workers,
             upstream_tls: Arc::new(UpstreamTls::new()?),
             events: settings.events,
             redirects: watch::Sender::default(),

@@ -1,8 +1,9 @@
 //! Forwards a request to a pod of an upstream, with retries.
 //!
-//! In: a prepared request, its upstream, and a [`Policy`]. Out: the response, or an error page. Without a retry policy a
-//! request is sent again only if no connection could be made; or if a pooled connection was closed before a response and
-//! the request was not sent or is idempotent.
+//! In: a prepared request, its upstream, a [`Policy`], and how its endpoint is selected. Out: the response, or an error
+//! page; the outcome of each attempt is noted at its endpoint. Without a retry policy a request is sent again only if no
+//! connection could be made; or if a pooled connection was closed before a response and the request was not sent or is
+//! idempotent.
 
 use std::mem;
 use std::pin::pin;
@@ -17,9 +18,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::body::{BodySource, Http1Response, RequestBody, ResponseBody, UpstreamBody};
+use crate::balance::Selection;
+use crate::body::{BodySource, ENDED, Http1Response, RequestBody, ResponseBody, UpstreamBody};
+use crate::ejection::{Outcome, Passes};
 use crate::http_proxy::ClientConnection;
 use crate::http1::{Connection, RequestError};
+use crate::policy::InUse;
 use crate::stall::Activity;
 use crate::upstream::{Failure, Lease, Upstream, UpstreamConnection};
 use crate::{error_pages, headers, tcp_proxy};
@@ -34,14 +38,25 @@ const MAX_DOUBLINGS: u32 = 6;
 /// Time limits and retries of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Policy<'a> {
+    /// How long a connection may take to be established, instead of the limit of the upstream.
+    pub(crate) connect: Option<Duration>,
     /// How long a pod may be silent.
     pub(crate) stall: Duration,
+    /// How long a pod may read nothing of a request.
+    pub(crate) send: Duration,
     /// Limit of the exchange.
     pub(crate) whole: Option<Duration>,
     /// Limit of one attempt.
     pub(crate) attempt: Option<Duration>,
     /// Retries.
     pub(crate) retry: Option<&'a Retry>,
+}
+
+impl Policy<'_> {
+    /// Without retries, and with no limit but that of silence.
+    pub(crate) const fn silence(limit: Duration) -> Self {
+        Self { connect: None, stall: limit, send: limit, whole: None, attempt: None, retry: None }
+    }
 }
 
 /// Retries.
@@ -62,6 +77,8 @@ pub(crate) struct Exchange {
     pub(crate) is_h2: bool,
     /// The upgrade of the client's connection, if requested.
     pub(crate) upgrade: Option<OnUpgrade>,
+    /// Kept until the response is complete, or the upgraded connection is closed.
+    pub(crate) in_use: Option<InUse>,
 }
 
 /// Forwards a request.
@@ -70,22 +87,31 @@ pub(crate) async fn forward(
     upstream: &Arc<Upstream>,
     exchange: Exchange,
     policy: Policy<'_>,
+    selection: &mut Selection<'_>,
 ) -> Response<ResponseBody> {
-    let Some(whole) = policy.whole else { return attempts(client, upstream, exchange, policy, None).await };
+    let Some(whole) = policy.whole else {
+        return attempts(client, upstream, exchange, (policy, None), selection).await;
+    };
     let end = Instant::now() + whole;
     // Boxed, so that requests without limit have a small future.
-    let limited = Box::pin(timeout_at(end, attempts(client, upstream, exchange, policy, Some(end)))).await;
-    limited.unwrap_or_else(|_| error_pages::upstream_timeout(upstream, whole))
+    let limited = Box::pin(timeout_at(end, attempts(client, upstream, exchange, (policy, Some(end)), selection))).await;
+    limited.unwrap_or_else(|_| {
+        if let Some(endpoint) = selection.waiting.take() {
+            endpoint.enter(Passes::USABLE).report(Outcome::TimedOut, selection.balancing.outlier.as_ref());
+        }
+        error_pages::upstream_timeout(upstream, whole)
+    })
 }
 
 async fn attempts(
     client: &ClientConnection,
     upstream: &Arc<Upstream>,
-    Exchange { mut request, is_h2, upgrade }: Exchange,
-    policy: Policy<'_>,
-    end: Option<Instant>,
+    Exchange { mut request, is_h2, upgrade, in_use }: Exchange,
+    (policy, end): (Policy<'_>, Option<Instant>),
+    selection: &mut Selection<'_>,
 ) -> Response<ResponseBody> {
     let worker = client.worker;
+    let outlier = selection.balancing.outlier.as_ref();
     let (mut tried, mut failure, mut force_new) = (Vec::new(), None::<Failure>, upgrade.is_some());
     let mut retries = Retries::new(policy.retry, &request);
     let mut rounds = 0;
@@ -93,11 +119,14 @@ async fn attempts(
         rounds += 1;
         let (chosen, elsewhere) = {
             let backends = upstream.backends.load();
-            let other = backends.choose(&tried).filter(|_| tried.len() < MAX_TRIES);
+            let other = if tried.len() < MAX_TRIES { backends.choose(selection, &tried) } else { None };
             // The only pod is better than none.
-            (other.or_else(|| if failure.is_none() { backends.choose(&[]) } else { None }), backends.elsewhere)
+            (
+                other.or_else(|| if failure.is_none() { backends.choose(selection, &[]) } else { None }),
+                backends.elsewhere,
+            )
         };
-        let Some(chosen) = chosen else {
+        let Some(mut chosen) = chosen else {
             if failure.is_some() && retries.pause().await {
                 (failure, rounds) = (None, 0);
                 tried.clear();
@@ -108,31 +137,40 @@ async fn attempts(
                 |why| error_pages::connect_failed(upstream, &why),
             );
         };
-        let idle_connection = if force_new { None } else { UpstreamConnection::pooled(&chosen, worker, is_h2) };
+        if outlier.is_some() && end.is_some() {
+            selection.waiting = Some(Arc::clone(chosen.endpoint()));
+        }
+        let is_new = force_new || chosen.is_probe();
+        let idle_connection = if is_new { None } else { UpstreamConnection::pooled(&chosen, worker, is_h2) };
         let is_pooled = idle_connection.is_some();
         let opened = match idle_connection {
             Some(connection) => Ok(connection),
             // Boxed because it is large and rarely used.
-            None => Box::pin(UpstreamConnection::open(upstream, &chosen, worker, is_h2)).await,
+            None => Box::pin(UpstreamConnection::open(upstream, &chosen, worker, is_h2, policy.connect)).await,
         };
         let connection = match opened {
             Ok(connection) => connection,
             Err(why) => {
+                if why.is_of_endpoint() {
+                    chosen.report(Outcome::Refused, outlier);
+                }
                 tried.push(chosen.address);
                 failure = Some(why);
                 continue;
             }
         };
         let attempt_end = policy.attempt.map(|limit| Instant::now() + limit);
-        let sent = Attempt { client, stall: policy.stall, is_pooled };
+        let sent = Attempt { client, stall: policy.stall, send: policy.send, is_pooled };
         let result = match (connection, policy.attempt) {
             (UpstreamConnection::H1(connection), None) => sent.by_h1(connection, request).await,
             (UpstreamConnection::H2(sender), None) => sent.by_h2(sender, request).await,
             (UpstreamConnection::H1(connection), Some(limit)) => limited(limit, sent.by_h1(connection, request)).await,
             (UpstreamConnection::H2(sender), Some(limit)) => limited(limit, sent.by_h2(sender, request)).await,
         };
+        selection.waiting = None;
         let error = match result {
             Ok((head, source)) => {
+                chosen.report(Outcome::Answered(head.status().as_u16()), outlier);
                 if retries.wants(head.status())
                     && let Some(again) = retries.again().await
                 {
@@ -140,17 +178,24 @@ async fn attempts(
                     tried = vec![chosen.address];
                     continue;
                 }
+                selection.served = Some(chosen.address);
                 let lease = Lease { in_flight: chosen, worker, max_idle: upstream.limits.pool_size };
                 let end = [end, attempt_end].into_iter().flatten().min();
-                return finish(client, upstream, (head, source), (policy.stall, end), lease, upgrade);
+                return finish(client, upstream, (head, source), (policy.stall, end), (lease, in_use), upgrade);
             }
             // A pod may close a pooled connection just when it is used: use a new one.
             Err(ForwardError::Retryable(again)) => {
+                if !is_pooled {
+                    chosen.report(Outcome::Reset, outlier);
+                }
                 (request, force_new) = (*again, true);
                 continue;
             }
             Err(error) => error,
         };
+        if let Some(outcome) = error.outcome() {
+            chosen.report(outcome, outlier);
+        }
         if error.is_of_upstream()
             && let Some(again) = retries.again().await
         {
@@ -162,7 +207,7 @@ async fn attempts(
             ForwardError::UpstreamTimeout => {
                 error_pages::upstream_timeout(upstream, policy.attempt.unwrap_or(policy.stall))
             }
-            ForwardError::UpstreamFailed(why) => error_pages::upstream_failed(upstream, &why),
+            ForwardError::UpstreamFailed { why, .. } => error_pages::upstream_failed(upstream, &why),
             ForwardError::ClientTimeout | ForwardError::Retryable(_) => error_pages::request_timeout(),
         };
     }
@@ -221,12 +266,26 @@ enum ForwardError {
     /// The pod did not respond in time.
     UpstreamTimeout,
     /// The connection to the pod failed.
-    UpstreamFailed(String),
+    UpstreamFailed {
+        why: String,
+        /// Whether a new connection was closed without a response.
+        is_reset: bool,
+    },
 }
 
 impl ForwardError {
     const fn is_of_upstream(&self) -> bool {
-        matches!(self, Self::UpstreamTimeout | Self::UpstreamFailed(_))
+        matches!(self, Self::UpstreamTimeout | Self::UpstreamFailed { .. })
+    }
+
+    /// What it says about the pod.
+    const fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::UpstreamTimeout => Some(Outcome::TimedOut),
+            Self::UpstreamFailed { is_reset: true, .. } => Some(Outcome::Reset),
+            Self::UpstreamFailed { is_reset: false, .. } => Some(Outcome::Failed),
+            Self::Retryable(_) | Self::ClientTimeout => None,
+        }
     }
 }
 
@@ -234,6 +293,7 @@ impl ForwardError {
 struct Attempt<'a> {
     client: &'a ClientConnection,
     stall: Duration,
+    send: Duration,
     is_pooled: bool,
 }
 
@@ -259,7 +319,10 @@ impl Attempt<'_> {
                 Err(ForwardError::Retryable(Box::new(request)))
             }
             Err(RequestError::Client) => Err(ForwardError::ClientTimeout),
-            Err(why) => Err(ForwardError::UpstreamFailed(why.to_string())),
+            Err(why) => {
+                let is_reset = !self.is_pooled && matches!(why, RequestError::ConnectionClosed(_));
+                Err(ForwardError::UpstreamFailed { why: why.to_string(), is_reset })
+            }
         }
     }
 
@@ -283,7 +346,8 @@ impl Attempt<'_> {
             (Some(unsent), _) => ForwardError::Retryable(Box::new(unsent)),
             (None, Some(copy)) => ForwardError::Retryable(Box::new(copy.request())),
             (None, None) if error.error().is_user() => ForwardError::ClientTimeout,
-            (None, None) => ForwardError::UpstreamFailed(error.into_error().to_string()),
+            // Of the stream, perhaps: the connection serves other requests.
+            (None, None) => ForwardError::UpstreamFailed { why: error.into_error().to_string(), is_reset: false },
         })
     }
 
@@ -296,7 +360,10 @@ impl Attempt<'_> {
         let mut answer = pin!(answer);
         let mut seen = 0;
         loop {
-            if let Some(answer) = self.client.idle_timeout.limit(self.stall, answer.as_mut()).await {
+            // A body that is not read to its end is being sent.
+            let is_sending = activity.as_ref().is_some_and(|activity| activity.load(Relaxed) & ENDED == 0);
+            let limit = if is_sending { self.send } else { self.stall };
+            if let Some(answer) = self.client.idle_timeout.limit(limit, answer.as_mut()).await {
                 return answer.map(Some);
             }
             match activity.as_ref().map(|activity| activity.load(Relaxed)) {
@@ -313,7 +380,7 @@ fn finish(
     upstream: &Upstream,
     (head, source): (Response<()>, BodySource),
     (stall, end): (Duration, Option<Instant>),
-    lease: Lease,
+    (lease, in_use): (Lease, Option<InUse>),
     waiting: Option<OnUpgrade>,
 ) -> Response<ResponseBody> {
     let (mut parts, ()) = head.into_parts();
@@ -321,7 +388,8 @@ fn finish(
     parts.version = Version::HTTP_11;
     if parts.status != StatusCode::SWITCHING_PROTOCOLS {
         headers::strip_hop_by_hop(&mut parts.headers);
-        return Response::from_parts(parts, ResponseBody::Upstream(UpstreamBody::new(source, stall, end, lease)));
+        let body = UpstreamBody::new(source, stall, end, lease).counted(in_use);
+        return Response::from_parts(parts, ResponseBody::Upstream(body));
     }
     let (Some(client_upgrade), BodySource::H1(response)) = (waiting, source) else {
         return error_pages::upstream_failed(upstream, "unrequested protocol upgrade");
@@ -337,8 +405,8 @@ fn finish(
         if let (Ok(client), Some(pod)) = (client_upgrade.await, response.into_stream()) {
             tcp_proxy::join(TokioIo::new(client), pod, &port_config).await;
         }
-        // The pod counts as in use until now.
-        drop(lease);
+        // Until now the pod counts as in use, and the request as in progress.
+        drop((lease, in_use));
     });
     Response::from_parts(parts, ResponseBody::Text(None))
 }

@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::mem;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,6 +22,7 @@ use routing::model::ListenerId;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::balance::Selection;
 use crate::body::{RequestBody, ResponseBody};
 use crate::error_pages;
 use crate::forward::{Exchange, Policy, forward};
@@ -42,6 +43,8 @@ pub(crate) struct ClientConnection {
     pub(crate) port_config: Arc<PortConfig>,
     pub(crate) worker: usize,
     pub(crate) client: Client,
+    /// Address of the client.
+    pub(crate) address: IpAddr,
     pub(crate) idle_timeout: IdleTimeout,
     /// The HTTPS listener that the server name has chosen, at a Gateway.
     pub(crate) listener: Option<ListenerId>,
@@ -56,11 +59,12 @@ impl ClientConnection {
         peer: SocketAddr,
         (port, proto): (HeaderValue, HeaderValue),
     ) -> Self {
-        let ip = HeaderValue::from_str(&peer.ip().to_canonical().to_string());
+        let address = peer.ip().to_canonical();
+        let ip = HeaderValue::from_str(&address.to_string());
         // The text of an IP address is a valid header value.
         let client = Client { ip: ip.unwrap_or_else(|_| HeaderValue::from_static("unknown")), port, proto };
         let (idle_timeout, requests) = (IdleTimeout::default(), AtomicU64::new(0));
-        Self { port_config, worker, client, idle_timeout, listener: None, requests }
+        Self { port_config, worker, client, address, idle_timeout, listener: None, requests }
     }
 
     /// Sets the HTTPS listener that the server name has chosen.
@@ -211,6 +215,6 @@ async fn by_service(client: &ClientConnection, port: &ServicePort, request: Clie
     }
     let stall = client.port_config.idle();
     let request = Request::from_parts(parts, RequestBody::new(body, stall));
-    let policy = Policy { stall, whole: None, attempt: None, retry: None };
-    forward(client, &port.upstream, Exchange { request, is_h2, upgrade }, policy).await
+    let exchange = Exchange { request, is_h2, upgrade, in_use: None };
+    forward(client, &port.upstream, exchange, Policy::silence(stall), &mut Selection::default()).await
 }

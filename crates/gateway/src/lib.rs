@@ -12,29 +12,36 @@
 //!                                                                   └─▶ tcp_proxy ──────────────────▶ pod
 //! ```
 //! Pure modules: [`annotations`], [`source_ranges`], [`endpoints`], [`headers`], [`certificates`], [`http1::head`],
-//! [`http1::chunked`]. hyper parses client requests and rejects malformed ones; [`http1`] is the HTTP/1.1 client towards
+//! [`http1::chunked`], `health`, `maglev`. hyper parses client requests and rejects malformed ones; [`http1`] is the HTTP/1.1 client towards
 //! pods.
 
 pub mod annotations;
 mod balance;
 mod body;
 pub mod certificates;
+mod clock;
 mod controller;
+mod ejection;
+mod endpoint;
 pub mod endpoints;
 mod error_pages;
 mod forward;
 pub mod headers;
+mod health;
 pub mod http1;
 mod http_proxy;
 mod idle_timeout;
 pub mod limits;
 mod listener;
+mod maglev;
 mod metrics;
 mod objects;
+mod policy;
 mod port_config;
 mod routes;
 mod serve;
 mod service_worker;
+mod session_token;
 pub mod source_ranges;
 mod stall;
 mod tcp_proxy;

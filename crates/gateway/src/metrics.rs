@@ -3,6 +3,7 @@
 //! In: one relaxed atomic addition per event. Out: a [`prometheus_client`] collector. Label values are bounded: metrics
 //! of a deleted Service are removed, and beyond [`MAX_SERVICES`] Services the rest is counted as one.
 
+mod health;
 mod routing;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+pub(crate) use health::{HealthMetrics, HealthSeries};
 pub(crate) use routing::{ListenerMetrics, RouteMetrics, RoutingMetrics};
 
 /// Number of Services with their own metrics.
@@ -36,6 +38,8 @@ pub(crate) struct ServiceMetrics {
     handshakes: AtomicU64,
     /// Requests and connections that failed at the pods.
     pub(crate) upstream: Arc<AtomicU64>,
+    /// Ejections of endpoints.
+    pub(crate) health: Arc<HealthMetrics>,
 }
 
 impl ServiceMetrics {
@@ -68,6 +72,7 @@ impl ServiceMetrics {
 pub struct GatewayMetrics {
     services: Services,
     routes: RoutingMetrics,
+    health: HealthSeries,
 }
 
 /// Metrics of Services, by key.
@@ -79,16 +84,23 @@ impl GatewayMetrics {
         &self.routes
     }
 
+    /// Ejections of endpoints.
+    pub(crate) const fn health(&self) -> &HealthSeries {
+        &self.health
+    }
+
     /// Metrics of a Service.
     pub(crate) fn for_service(&self, service: &str) -> Arc<ServiceMetrics> {
         let mut all = self.services.lock();
         let name = if all.len() < MAX_SERVICES || all.contains_key(service) { service } else { OTHER };
-        Arc::clone(all.entry(name.into()).or_default())
+        let new = || Arc::new(ServiceMetrics { health: self.health.for_service(name), ..ServiceMetrics::default() });
+        Arc::clone(all.entry(name.into()).or_insert_with(new))
     }
 
     /// Removes the metrics of a deleted Service.
     pub(crate) fn remove(&self, service: &str) {
         self.services.lock().remove(service);
+        self.health.sweep();
     }
 }
 
@@ -132,6 +144,7 @@ impl Collector for GatewayMetrics {
             }
         }
         drop(all);
+        self.health.encode(&mut encoder)?;
         self.routes.encode(&mut encoder)
     }
 }

@@ -11,12 +11,13 @@ use rustls::ServerConfig;
 use tokio::sync::watch;
 
 use crate::annotations::{BackendProtocol, ClientProtocol, Port};
+use crate::clock::Clock;
 use crate::limits::Limits;
 use crate::metrics::ServiceMetrics;
 use crate::routes::RoutedPort;
 use crate::source_ranges::SourceRanges;
 use crate::tls::{Certificate, UpstreamTls, server_config};
-use crate::upstream::Upstream;
+use crate::upstream::{Counters, Upstream};
 
 /// Configuration and state of one port.
 pub(crate) struct PortConfig {
@@ -79,11 +80,12 @@ impl PortConfig {
         let (namespace, name) = service.split_once('/').unwrap_or(("", service));
         let back = (port.back == BackendProtocol::Tls).then(|| Arc::clone(upstream_tls));
         let (number, idle) = (port.number, port.idle);
+        let counters = Counters { failures: Arc::clone(&metrics.upstream), health: Arc::clone(&metrics.health) };
         let serving = ServicePort {
             default_host: format!("{name}.{namespace}.svc").into(),
             forwarded: (HeaderValue::from(number), proto),
             tls,
-            upstream: Arc::new(Upstream::new(service, port.h2, limits, back, Arc::clone(&metrics.upstream))),
+            upstream: Arc::new(Upstream::new(service, port.h2, limits, back, counters, Clock::default())),
             port,
         };
         Ok(Self::new(service, number, (limits, idle), Serving::Service(Box::new(serving)), metrics))

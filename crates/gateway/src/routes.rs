@@ -1,23 +1,29 @@
-//! Gateways of the Gateway API: a cluster of routing on this node, and ports that are served by its tables.
+//! Gateways of the Gateway API, and Ingresses: their state on this node, and ports that are served by its tables.
 //!
 //! ```text
 //! feed ──▶ controller ──▶ routing::cluster ──▶ programmed (ports, redirects)
 //!             │                            └──▶ tables (per listener, swapped on change)
+//!             ├──▶ ingresses (routing::ingress) ──▶ programmed, one table per class
 //!             ├──▶ trust (Secrets, ConfigMaps → TLS)   └──▶ rule ──▶ pools (upstreams, shared)
 //! connection ─▶ http ─▶ forward ─▶ pod          connection, udp ─▶ pod
 //! ```
 //! Nothing is served before all lists are complete. Changes are applied in batches: what is in the queue is applied
 //! together, and costs what it changes.
 
+mod choice;
 mod client_hello;
 mod connection;
 mod controller;
 mod feed;
 mod http;
+mod ingresses;
 mod mirror;
 mod pools;
 mod programmed;
+mod request_values;
 mod rule;
+mod secrets;
+mod session;
 mod tables;
 mod trust;
 mod udp;
@@ -28,4 +34,5 @@ mod tests;
 pub(crate) use connection::serve;
 pub(crate) use controller::run;
 pub(crate) use http::answer;
+pub(crate) use pools::BY_NUMBER;
 pub(crate) use tables::RoutedPort;

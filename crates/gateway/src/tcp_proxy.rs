@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy_bidirectional_with_sizes};
 use tokio::time::{sleep, timeout};
 
+use crate::balance::Selection;
+use crate::ejection::Outcome;
 use crate::port_config::{PortConfig, until_closing};
 use crate::stall::{Activity, MonitoredStream, until_idle};
 use crate::upstream::{Upstream, connect, handshake};
@@ -24,9 +26,18 @@ where
 {
     let mut tried = Vec::new();
     while tried.len() < MAX_TRIES {
-        let Some(chosen) = upstream.backends.load().choose(&tried) else { break };
+        let Some(mut chosen) = upstream.backends.load().choose(&Selection::default(), &tried) else { break };
         tried.push(chosen.address);
-        let Ok(mut pod) = connect(upstream, &chosen).await else { continue };
+        let mut pod = match connect(&chosen, upstream.limits.connect).await {
+            Ok(pod) => pod,
+            Err(why) => {
+                if why.is_of_endpoint() {
+                    chosen.report(Outcome::Refused, None);
+                }
+                continue;
+            }
+        };
+        chosen.report(Outcome::Connected, None);
         if let Some(header) = &header {
             // TLS starts after the header.
             if !matches!(timeout(upstream.limits.connect, pod.write_all(header.as_bytes())).await, Ok(Ok(()))) {
@@ -38,6 +49,7 @@ where
         match handshake(upstream, &tls, &chosen, pod, &tls.tcp).await {
             Ok(pod) => return join(client, pod, port_config).await,
             Err(why) => {
+                chosen.report(Outcome::Refused, None);
                 tracing::debug!(service = &*upstream.service, pod = %chosen.address, ?why, "TLS handshake with pod failed");
             }
         }

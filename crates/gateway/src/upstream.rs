@@ -19,11 +19,16 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::balance::{Backends, Endpoint, InFlight};
+use crate::balance::Backends;
 use crate::body::RequestBody;
+use crate::clock::Clock;
+use crate::ejection::Ejections;
+use crate::endpoint::{Endpoint, InFlight};
 use crate::endpoints::EndpointSet;
 use crate::http1::{Connection, Stream};
 use crate::limits::Limits;
+use crate::metrics::HealthMetrics;
+use crate::session_token::SessionKey;
 use crate::tls::{UpstreamTls, is_h2};
 
 /// Interval of HTTP/2 keep-alive pings.
@@ -41,8 +46,19 @@ pub(crate) struct Upstream {
     pub(crate) backends: ArcSwap<Backends>,
     /// TLS towards pods; plain if none.
     pub(crate) tls: ArcSwapOption<UpstreamTls>,
-    /// Counts requests and connections that failed.
+    /// The key for sessions, if the Service is known.
+    pub(crate) session_key: ArcSwapOption<SessionKey>,
+    pub(crate) clock: Clock,
+    counters: Counters,
+}
+
+/// Metrics of an upstream.
+#[derive(Clone, Default)]
+pub(crate) struct Counters {
+    /// Requests and connections that failed.
     pub(crate) failures: Arc<AtomicU64>,
+    /// Ejections of endpoints.
+    pub(crate) health: Arc<HealthMetrics>,
 }
 
 impl Upstream {
@@ -51,20 +67,23 @@ impl Upstream {
         h2: bool,
         limits: Limits,
         tls: Option<Arc<UpstreamTls>>,
-        failures: Arc<AtomicU64>,
+        counters: Counters,
+        clock: Clock,
     ) -> Self {
-        let (backends, tls) = (ArcSwap::default(), ArcSwapOption::new(tls));
-        Self { service: service.into(), h2, limits, backends, tls, failures }
+        let ejections = Ejections::new(clock.clone(), Arc::clone(&counters.health));
+        let backends = ArcSwap::from_pointee(Backends::new(Arc::new(ejections)));
+        let (tls, session_key) = (ArcSwapOption::new(tls), ArcSwapOption::empty());
+        Self { service: service.into(), h2, limits, backends, tls, session_key, clock, counters }
     }
 
     /// Counts a request or connection that failed.
     pub(crate) fn failed(&self) {
-        self.failures.fetch_add(1, Relaxed);
+        self.counters.failures.fetch_add(1, Relaxed);
     }
 
     /// Replaces the endpoints; known ones keep their connections.
     pub(crate) fn update(&self, found: &EndpointSet, workers: usize) {
-        let updated = self.backends.load().updated(found, workers);
+        let updated = self.backends.load().updated(found, workers, self.session_key.load_full());
         self.backends.store(Arc::new(updated));
     }
 
@@ -117,6 +136,20 @@ pub(crate) enum Failure {
     Handshake(String),
 }
 
+impl Failure {
+    /// Whether the endpoint is the cause, and not a lack of ports or file descriptors here.
+    pub(crate) fn is_of_endpoint(&self) -> bool {
+        use io::ErrorKind::{
+            ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, TimedOut,
+        };
+        let Self::Refused(error) = self else { return true };
+        matches!(
+            error.kind(),
+            ConnectionAborted | ConnectionRefused | ConnectionReset | HostUnreachable | NetworkUnreachable | TimedOut
+        )
+    }
+}
+
 /// Request in flight; its connection may be returned to the pool.
 pub(crate) struct Lease {
     pub(crate) in_flight: InFlight,
@@ -141,14 +174,15 @@ impl UpstreamConnection {
         None
     }
 
-    /// Opens a connection.
+    /// Opens a connection; `limit` is the time that it may take to connect, instead of the limit of the upstream.
     pub(crate) async fn open(
         upstream: &Upstream,
         endpoint: &Endpoint,
         worker: usize,
         h2: bool,
+        limit: Option<Duration>,
     ) -> Result<Self, Failure> {
-        let stream = connect(upstream, endpoint).await?;
+        let stream = connect(endpoint, limit.unwrap_or(upstream.limits.connect)).await?;
         let connection = match &*upstream.tls.load() {
             None => start_http(stream, h2).await?,
             Some(tls) => {
@@ -179,8 +213,8 @@ impl Lease {
 }
 
 /// Connects to an endpoint.
-pub(crate) async fn connect(upstream: &Upstream, endpoint: &Endpoint) -> Result<TcpStream, Failure> {
-    let stream = timeout(upstream.limits.connect, TcpStream::connect(endpoint.address)).await;
+pub(crate) async fn connect(endpoint: &Endpoint, limit: Duration) -> Result<TcpStream, Failure> {
+    let stream = timeout(limit, TcpStream::connect(endpoint.address)).await;
     let stream = stream.map_err(|_| Failure::Timeout)?.map_err(Failure::Refused)?;
     stream.set_nodelay(true).map_err(Failure::Refused)?;
     Ok(stream)

@@ -6,6 +6,7 @@
 
 mod gateways;
 pub mod grants;
+mod ingresses;
 pub mod node;
 pub mod relations;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use store::Store;
 use crate::auth::User;
 use crate::pki::MASTERS;
 
+pub use ingresses::ServedIngresses;
 pub use node::{Nothing, Relations};
 pub use relations::Stored;
 
@@ -90,19 +92,28 @@ impl<'a> Attributes<'a> {
 pub struct Authorizer {
     store: Arc<dyn Store>,
     grants: Tracked,
+    ingresses: ServedIngresses,
 }
 
 impl Authorizer {
     /// Watches the roles and bindings of a store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { grants: Tracked::new(&*store), store }
+        Self { grants: Tracked::new(&*store), store, ingresses: ServedIngresses::default() }
+    }
+
+    /// Sets which Ingresses the nodes serve, and thus read the Secrets of.
+    #[must_use]
+    pub fn with_ingresses(mut self, ingresses: ServedIngresses) -> Self {
+        self.ingresses = ingresses;
+        self
     }
 
     /// Authorizes a request.
     #[must_use]
     pub fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        self.grants.read(&*self.store, |grants| decide(attributes, grants, &Stored(&*self.store)))
+        let relations = Stored { store: &*self.store, ingresses: &self.ingresses };
+        self.grants.read(&*self.store, |grants| decide(attributes, grants, &relations))
     }
 
     /// Increases with every change of roles and bindings. While it is unchanged, so are the permissions of users who are not nodes.

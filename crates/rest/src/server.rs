@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::audit::Audit;
 use crate::auth::impersonate::Impersonation;
 use crate::auth::{Authenticator, certificate};
-use crate::authz::Authorizer;
+use crate::authz::{Authorizer, ServedIngresses};
 use crate::connections::{Activity, ConnectionLimits, Connections, Counted, Slot, Tracked};
 use crate::conversion::Converter;
 use crate::dial::DialPolicy;
@@ -76,6 +76,8 @@ pub struct Options {
     pub plugins: Plugins,
     /// Whether this cluster allocates pod CIDRs of Nodes.
     pub allocates_pod_cidrs: bool,
+    /// Which Ingresses the nodes serve.
+    pub ingresses: ServedIngresses,
     /// Limits of connections, and their idle timeout.
     pub connections: ConnectionLimits,
     /// The concurrency limit of requests; more are queued.
@@ -125,7 +127,7 @@ impl Server {
         let connections = Connections::new(options.connections, metrics.clone());
         let fairness = Fairness::new(options.max_in_flight, options.request_timeout, metrics.clone());
         let dial = Arc::new(DialPolicy::new(listening, options.local_node));
-        let authorizer = Arc::new(Authorizer::new(options.store.clone()));
+        let authorizer = Arc::new(Authorizer::new(options.store.clone()).with_ingresses(options.ingresses));
         let webhooks: Arc<dyn Caller> =
             Arc::new(WebhookClient::new(options.store.clone(), options.ranges.clone(), dial.clone()));
         let conversion = Arc::new(Converter::new(webhooks.clone()));

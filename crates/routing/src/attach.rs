@@ -12,15 +12,18 @@ use crate::cluster::Verdict;
 use crate::hosts::intersects;
 use crate::listeners::kinds;
 use crate::model::{ListenerId, RouteKind};
+use crate::traffic::OwnerLayers;
 
 /// What routes see of a Gateway or of a ListenerSet.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ParentView {
     /// `namespace/name` of the Gateway.
     pub(crate) gateway: Arc<str>,
     /// Whether its listeners count; false for a ListenerSet that its Gateway does not allow.
     pub(crate) is_allowed: bool,
     pub(crate) listeners: Arc<[ListenerView]>,
+    /// TrafficPolicies of its listeners; none when there are none.
+    pub(crate) layers: Option<Arc<OwnerLayers>>,
 }
 
 /// What routes see of a listener.
@@ -43,6 +46,13 @@ pub(crate) enum Namespaces {
     Selected(Arc<LabelSelector>),
     /// A value of a later version: none.
     Unknown,
+}
+
+impl ParentView {
+    /// Whether it has a listener of this name; without a name, always.
+    pub(crate) fn has_listener(&self, name: Option<&str>) -> bool {
+        name.is_none_or(|name| self.listeners.iter().any(|listener| *listener.id.name == *name))
+    }
 }
 
 impl ListenerView {
@@ -75,6 +85,73 @@ pub(crate) struct Candidate<'a> {
 
 /// The listeners that a reference leads to, each with the hostnames that intersect.
 pub(crate) type Attached = Vec<(ListenerId, Vec<Arc<str>>)>;
+
+/// What becomes of a route at one listener of a parent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placement {
+    /// The listener.
+    pub listener: ListenerId,
+    /// Its port.
+    pub port: u16,
+    /// Its hostname, in lower case; none for all.
+    pub hostname: Option<Arc<str>>,
+    /// The kinds of routes that it takes.
+    pub kinds: Vec<RouteKind>,
+    /// Those hostnames of the route that intersect with that of the listener (none: all hosts), or why it is not attached.
+    pub outcome: Result<Vec<Arc<str>>, NotAttached>,
+}
+
+/// Why a route is not attached to a listener: the first condition that does not hold, in the order in which they count.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum NotAttached {
+    /// The ListenerSet is not attached to its Gateway.
+    Parent,
+    /// The reference names another listener.
+    SectionName,
+    /// The reference names another port.
+    Port,
+    /// The listener does not take routes of this kind.
+    Kind,
+    /// The listener does not take routes of this namespace.
+    Namespace,
+    /// No hostname of the route intersects with that of the listener.
+    Hostname,
+}
+
+/// What becomes of a route at each listener of a parent, for diagnosis. [`judge`] succeeds where one of them is attached.
+pub(crate) fn placements<'a>(
+    parent: &ParentView,
+    reference: &ParentRef,
+    route: &Candidate<'_>,
+    labels: impl Fn(&str) -> Option<&'a StringMap>,
+) -> Vec<Placement> {
+    let place = |listener: &ListenerView| {
+        if !parent.is_allowed {
+            return Err(NotAttached::Parent);
+        }
+        if reference.section_name.as_deref().is_some_and(|name| *name != *listener.id.name) {
+            return Err(NotAttached::SectionName);
+        }
+        if reference.port.is_some_and(|port| port != listener.port) {
+            return Err(NotAttached::Port);
+        }
+        if !listener.kinds.contains(&route.kind) {
+            return Err(NotAttached::Kind);
+        }
+        if !allows_namespace(&listener.namespaces, route.namespace, &labels) {
+            return Err(NotAttached::Namespace);
+        }
+        intersection(listener, route).map(|(_, hostnames)| hostnames).ok_or(NotAttached::Hostname)
+    };
+    let placement = |listener: &ListenerView| Placement {
+        listener: listener.id.clone(),
+        port: listener.port,
+        hostname: listener.hostname.clone(),
+        kinds: listener.kinds.clone(),
+        outcome: place(listener),
+    };
+    parent.listeners.iter().map(placement).collect()
+}
 
 /// Judges one reference to a parent.
 ///
@@ -165,5 +242,58 @@ pub(crate) fn allows_set<'a>(
         Some("Same") => own == namespace,
         Some("Selector") => labels(namespace).is_some_and(|labels| allowed.namespaces.selector.matches(labels)),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn view(listeners: serde_json::Value, is_allowed: bool) -> ParentView {
+        let listeners: Vec<Listener> = serde_json::from_value(listeners).unwrap();
+        let gateway: Arc<str> = "infra/gw".into();
+        let view = |listener: &Listener| {
+            let id = ListenerId { gateway: gateway.clone(), set: None, name: (&*listener.name).into() };
+            ListenerView::new(id, listener, "infra")
+        };
+        ParentView { gateway: gateway.clone(), is_allowed, listeners: listeners.iter().map(view).collect() }
+    }
+
+    #[test]
+    fn each_listener_has_the_first_condition_that_fails_and_the_verdict_agrees() {
+        let listeners = json!([
+            {"name": "a", "port": 80, "protocol": "HTTP", "hostname": "*.a.example",
+             "allowedRoutes": {"namespaces": {"from": "All"}}},
+            {"name": "b", "port": 80, "protocol": "HTTP", "hostname": "b.example"},
+            {"name": "c", "port": 81, "protocol": "TCP", "allowedRoutes": {"namespaces": {"from": "All"}}},
+        ]);
+        use NotAttached::{Hostname, Kind, Namespace, Parent, Port, SectionName};
+        // Reference, hostname, the result of each listener.
+        let cases = [
+            (json!({}), "x.a.example", true, [None, Some(Namespace), Some(Kind)]),
+            (json!({}), "b.example", true, [Some(Hostname), Some(Namespace), Some(Kind)]),
+            (json!({"sectionName": "a"}), "x.a.example", true, [None, Some(SectionName), Some(SectionName)]),
+            (json!({"port": 81}), "x.a.example", true, [Some(Port), Some(Port), Some(Kind)]),
+            (
+                json!({"sectionName": "b", "port": 9}),
+                "b.example",
+                true,
+                [Some(SectionName), Some(Port), Some(SectionName)],
+            ),
+            (json!({}), "x.a.example", false, [Some(Parent); 3]),
+        ];
+        for (reference, hostname, is_allowed, want) in cases {
+            let view = view(listeners.clone(), is_allowed);
+            let reference: ParentRef = serde_json::from_value(reference).unwrap();
+            let hostnames = [Arc::<str>::from(hostname)];
+            let route = Candidate { kind: RouteKind::Http, namespace: "apps", hostnames: &hostnames };
+            let found = placements(&view, &reference, &route, |_| None);
+            let outcomes: Vec<_> = found.iter().map(|one| one.outcome.as_ref().err().copied()).collect();
+            assert_eq!(outcomes, want, "{reference:?} {hostname}");
+            let verdict = judge(&view, &reference, &route, |_| None);
+            assert_eq!(verdict.is_ok(), want.contains(&None), "{reference:?} {hostname}");
+        }
     }
 }

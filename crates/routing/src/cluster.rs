@@ -18,18 +18,22 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use api::view::gateway_api::ParentRef;
+
+pub use crate::attach::{NotAttached, Placement};
 pub use change::{CaState, Change, SecretState, Touched};
 pub use state::{
-    Address, ClassState, GatewayState, ListenerSetState, ListenerState, ParentState, PolicyState, RouteState, Tri,
-    Verdict,
+    Address, Ancestor, ClassState, GatewayState, ListenerSetState, ListenerState, ParentState, PolicyState, RouteState,
+    TrafficPolicyState, Tri, Verdict,
 };
 
 pub(crate) use graph::{Owner, Reader};
 
-use crate::attach::ParentView;
+use crate::attach::{Candidate, ParentView};
 use crate::listeners::validity::Listeners;
 use crate::model::{GatewayConfig, ListenerId, RouteId};
 use crate::policies::PolicyVerdict;
+use crate::traffic;
 use graph::{Graph, Node};
 use group::{Group, SetEntry};
 use objects::{Map, Objects};
@@ -74,6 +78,7 @@ pub struct Cluster {
     /// The Gateways from which a Service is reached, each with the number of routes that do.
     reach: Map<Arc<str>, BTreeMap<Arc<str>, usize>>,
     policies: Map<Arc<str>, PolicyState>,
+    traffic_policies: Map<Arc<str>, TrafficPolicyState>,
     /// How many values were derived: the cost of changes.
     #[cfg(test)]
     derived: usize,
@@ -106,7 +111,7 @@ impl Cluster {
         let Self { options: _, objects, graph, dirty, classes, listeners, groups, sets, parents, .. } = self;
         let derived = classes.is_empty() && listeners.is_empty() && groups.is_empty() && sets.is_empty();
         let routes = self.routes.is_empty() && self.attached.is_empty() && self.reach.is_empty();
-        let policies = self.verdicts.is_empty() && self.policies.is_empty();
+        let policies = self.verdicts.is_empty() && self.policies.is_empty() && self.traffic_policies.is_empty();
         objects.is_empty()
             && graph.is_empty()
             && dirty.is_empty()
@@ -140,10 +145,40 @@ impl Cluster {
         self.routes.get(id).map(|entry| &entry.state)
     }
 
+    /// What becomes of a route at each listener of a parent, for diagnosis; nothing where the parent is not ours.
+    #[must_use]
+    pub fn placements(&self, id: &RouteId, reference: &ParentRef) -> Vec<Placement> {
+        let find = || {
+            let object = self.objects.routes.get(id)?;
+            let namespace = objects::namespace_of(&id.key);
+            let view = self.parents.get(&routes::owner(reference, namespace)?)?;
+            let hostnames = routes::hostnames(object, id);
+            let candidate = Candidate { kind: id.kind, namespace, hostnames: &hostnames };
+            let labels = |namespace: &str| self.objects.namespaces.get(namespace);
+            Some(crate::attach::placements(view, reference, &candidate, labels))
+        };
+        find().unwrap_or_default()
+    }
+
     /// The state of a BackendTLSPolicy; every policy that exists has one.
     #[must_use]
     pub fn policy(&self, key: &str) -> Option<&PolicyState> {
         self.policies.get(key)
+    }
+
+    /// The state of a TrafficPolicy; every policy that exists has one.
+    #[must_use]
+    pub fn traffic_policy(&self, key: &str) -> Option<&TrafficPolicyState> {
+        self.traffic_policies.get(key)
+    }
+
+    /// The state of a route with what TrafficPolicies say about it at a listener: `policy` of its rules, of their backends
+    /// and of its stream rule. None when there is no such route, or when nothing holds there: its own state is the answer
+    /// then.
+    #[must_use]
+    pub fn with_policies(&self, listener: &ListenerId, route: &RouteId) -> Option<RouteState> {
+        let entry = self.routes.get(route)?;
+        entry.policies.get(listener).map(|policies| traffic::effective(&entry.state, policies))
     }
 
     /// The programmed listeners of a Gateway; none unless it is ours and accepted.

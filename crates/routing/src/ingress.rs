@@ -32,8 +32,8 @@ use api::view::ingress::CONTROLLER;
 use crate::model::GatewayConfig;
 
 pub use certificates::ServerCertificates;
-pub use engine::{Change, Ingresses, SecretState, Touched};
-pub use table::{Condition, HeaderTest, IngressTable};
+pub use engine::{Change, Host, Ingresses, SecretState, Touched};
+pub use table::{Condition, Considered, HeaderTest, IngressTable};
 
 /// Settings of all Ingresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,6 +84,14 @@ impl Default for Defaults {
             read_timeout: Duration::from_secs(60),
             send_timeout: Duration::from_secs(60),
         }
+    }
+}
+
+impl Options {
+    /// `namespace/name` of the Service with the addresses of a class.
+    #[must_use]
+    pub fn service_of(&self, class: &str) -> Arc<str> {
+        format!("{}/{}", self.namespace, classes::service_name(class)).into()
     }
 }
 

@@ -30,4 +30,5 @@ mod references;
 mod rules;
 pub mod status;
 pub mod table;
+mod traffic;
 pub mod weights;

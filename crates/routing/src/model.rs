@@ -213,6 +213,8 @@ pub struct StreamRule {
     pub hostnames: Vec<Arc<str>>,
     /// Its backends.
     pub backends: Vec<Backend>,
+    /// Which clients may connect: only [`Policy::admits`] counts.
+    pub policy: Option<Arc<Policy>>,
 }
 
 /// A backend of a rule, with its share.
@@ -226,6 +228,9 @@ pub struct Backend {
     pub filters: Vec<Filter>,
     /// Backends of its `RequestMirror` filters, in the order of these.
     pub mirrors: Vec<Target>,
+    /// What holds towards this backend in place of the policy of the rule: timeouts, session and balancing; the other
+    /// members are none. Without it, those of the rule hold.
+    pub policy: Option<Arc<Policy>>,
 }
 
 /// Where requests go.

@@ -6,20 +6,28 @@
 //! The gateway enforces the members in this order, which is that of nginx: [`Policy::require_https`],
 //! [`Policy::refuse`], [`Policy::redirect`], [`Policy::admits`], [`Policy::rate_limits`] and
 //! [`Policy::connection_limit`], [`Policy::basic_auth`], [`Policy::external_auth`], [`Policy::body_limit`], then the
-//! filters of the rule, then [`Policy::rewrite`], and towards the backend [`Policy::session`] and the timeouts.
+//! filters of the rule, then [`Policy::rewrite`], and towards the backend [`Policy::session`], [`Policy::balancing`] and the
+//! timeouts.
+//!
+//! Several owners may demand something of a rule. Their demands are joined in one policy; what a policy can have only once
+//! (authentication, a limit of concurrent requests) and others demand, too, is in [`Policy::outer`]. A request must pass all
+//! [layers](Policy::layers), the outermost first; credentials are removed from it after the last one.
 
 mod access;
+mod balancing;
 mod limits;
 mod rewrite;
 mod session;
 mod template;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 
 pub use access::{BasicAuth, ExternalAuth, PasswordFormat};
+pub use balancing::{Balancing, BalancingMethod, HashKey, Outlier, SlowStart};
 pub use limits::{ConnectionLimit, RateKey, RateLimit};
 pub use rewrite::{PathRewrite, Pattern, PatternError, Redirect};
 pub use session::{CookieAffinity, SameSite};
@@ -28,6 +36,9 @@ pub use template::{RequestValues, Template, TemplateError, Variable};
 /// What a rule demands beyond the Gateway API. The default demands nothing.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Policy {
+    /// What others demand in addition, enforced before the same members of this policy: `connection_limit`, `basic_auth`,
+    /// `external_auth` and another `outer`. Its other members are none.
+    pub outer: Option<Arc<Policy>>,
     /// Requests on a listener without TLS are redirected to `https` with this status.
     pub require_https: Option<u16>,
     /// All requests fail with this status: access was to be restricted in a way that cannot be enforced.
@@ -52,6 +63,8 @@ pub struct Policy {
     pub rewrite: Option<PathRewrite>,
     /// Sticky sessions.
     pub session: Option<CookieAffinity>,
+    /// How requests are spread over endpoints.
+    pub balancing: Option<Balancing>,
     /// How long a connection to a backend may take to be established.
     pub connect_timeout: Option<Duration>,
     /// The longest silence of a backend between two reads.
@@ -61,9 +74,19 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Whether a client may send requests. `deny` beats `allow`, as in nginx, where it comes first.
+    /// The policy and those around it, the outermost last. They are enforced in the opposite order.
+    pub fn layers(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |policy| policy.outer.as_deref())
+    }
+
+    /// Whether a client may send requests, also by the policies around this one. `deny` beats `allow`, as in nginx, where it
+    /// comes first.
     #[must_use]
     pub fn admits(&self, client: IpAddr) -> bool {
+        self.layers().all(|policy| policy.admits_alone(client))
+    }
+
+    fn admits_alone(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         let has = |ranges: &[IpNet]| ranges.iter().any(|range| range.contains(&client));
         !has(&self.deny) && (self.allow.is_empty() || has(&self.allow))

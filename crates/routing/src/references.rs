@@ -36,6 +36,7 @@ impl<'r, 'a> Resolver<'r, 'a> {
             target: self.target(&reference.object),
             filters: reference.filters.clone(),
             mirrors: self.mirrors(&reference.filters),
+            policy: None,
         };
         references.iter().map(backend).collect()
     }

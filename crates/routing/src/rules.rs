@@ -122,7 +122,7 @@ pub(crate) fn stream(
 ) -> Option<StreamRule> {
     let rule = route.spec.rules.first()?;
     let backends = resolver.backends(&rule.backend_refs);
-    Some(StreamRule { route: id.clone(), hostnames: hostnames.to_vec(), backends })
+    Some(StreamRule { route: id.clone(), hostnames: hostnames.to_vec(), backends, policy: None })
 }
 
 /// The references of a dropped rule count for `ResolvedRefs` as well.

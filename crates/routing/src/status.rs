@@ -16,7 +16,8 @@ use serde_json::{Map, Value, json};
 use crate::classes::FEATURES;
 use crate::cluster::objects::{name_of, namespace_of};
 use crate::cluster::{
-    ClassState, GatewayState, ListenerSetState, ListenerState, ParentState, PolicyState, RouteState, Verdict,
+    Ancestor, ClassState, GatewayState, ListenerSetState, ListenerState, ParentState, PolicyState, RouteState,
+    TrafficPolicyState, Verdict,
 };
 
 /// The most entries that the schemas allow.
@@ -93,6 +94,19 @@ pub fn policy(stored: &Value, state: &PolicyState, now: &str) -> Option<Value> {
     let own = state.ancestors.iter().map(|gateway| {
         let (namespace, name) = (namespace_of(gateway), name_of(gateway));
         let reference = json!({ "group": GROUP, "kind": "Gateway", "namespace": namespace, "name": name });
+        (reference, found.to_vec())
+    });
+    let list = parents::ANCESTORS.merge(stored.items("ancestors"), own.collect(), state.generation, now);
+    with_list(stored, "ancestors", list, MOST_ANCESTORS)
+}
+
+/// The status of a TrafficPolicy.
+#[must_use]
+pub fn traffic_policy(stored: &Value, state: &TrafficPolicyState, now: &str) -> Option<Value> {
+    let found = [("Accepted", Some(&state.accepted)), ("ResolvedRefs", Some(&state.resolved_refs))];
+    let own = state.ancestors.iter().map(|Ancestor { group, kind, key }| {
+        let (namespace, name) = (namespace_of(key), name_of(key));
+        let reference = json!({ "group": group, "kind": kind, "namespace": namespace, "name": name });
         (reference, found.to_vec())
     });
     let list = parents::ANCESTORS.merge(stored.items("ancestors"), own.collect(), state.generation, now);

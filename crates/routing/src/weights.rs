@@ -47,7 +47,15 @@ impl Rotation {
         }
         let draw = u128::from(self.draws.fetch_add(1, Ordering::Relaxed));
         let point = u64::try_from(draw * u128::from(self.step) % u128::from(sum)).unwrap_or(0);
-        Some(self.ends.partition_point(|end| *end <= point))
+        self.at(point)
+    }
+
+    /// The index of a point of the circle, always the same; none if all weights are 0. For random points, each index has its
+    /// share.
+    #[must_use]
+    pub fn at(&self, point: u64) -> Option<usize> {
+        let sum = self.ends.last().copied().filter(|sum| *sum > 0)?;
+        Some(self.ends.partition_point(|end| *end <= point % sum))
     }
 }
 
@@ -74,6 +82,13 @@ mod tests {
         assert_eq!(Rotation::new(&[0, 0]).next(), None);
         assert_eq!(Rotation::new(&[0, 1_000_000, 0]).next(), Some(1));
         assert_eq!(Rotation::new(&[7]).next(), Some(0));
+    }
+
+    #[test]
+    fn each_point_has_its_index() {
+        let rotation = Rotation::new(&[10, 0, 30]);
+        assert_eq!([0, 1, 2, 3, 4, u64::MAX].map(|point| rotation.at(point)), [0, 2, 2, 2, 0, 2].map(Some));
+        assert_eq!(Rotation::new(&[0]).at(7), None);
     }
 
     #[test]

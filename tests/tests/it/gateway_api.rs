@@ -2,3 +2,4 @@
 
 mod controller;
 mod desk;
+mod diagnosis;

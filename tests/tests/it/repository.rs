@@ -23,7 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("store", &["api"]),
     ("plan", &["api"]),
-    ("diagnose", &["api"]),
+    ("diagnose", &["api", "routing"]),
     ("routing", &["api"]),
     ("control", &["api", "diagnose", "routing", "store"]),
     ("dataplane", &["api", "client", "plan", "kernel"]),

@@ -270,6 +270,7 @@ const KINDS: &[&str] = &[
     "storage.VolumeAttachment",
     "waypost.BGPPeer",
     "waypost.IPPool",
+    "waypost.TrafficPolicy",
     "coordination.Lease",
     "certificates.CertificateSigningRequest",
     "events.Event",

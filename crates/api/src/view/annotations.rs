@@ -16,6 +16,8 @@ pub const SSL_PORTS: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-po
 pub const PROXY_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer-proxy-protocol";
 /// On the Service of a Gateway: the name of the Gateway. Its load-balancer addresses belong to the gateway.
 pub const GATEWAY: &str = "waypost.dev/gateway";
+/// On the Service of an IngressClass: the name of the IngressClass. Its load-balancer addresses belong to the gateway.
+pub const GATEWAY_OF_CLASS: &str = "waypost.dev/ingress-class";
 /// The default IngressClass: `true`.
 pub const DEFAULT_INGRESS_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 /// The class of an Ingress, in the form that `spec.ingressClassName` replaced.

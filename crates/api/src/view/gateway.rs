@@ -1,8 +1,8 @@
-//! Which ports of a load balancer the gateway serves: all ports of the Service of a Gateway, otherwise by the annotations
-//! of AWS load balancers. The proxy and the gateway decide by the same functions.
+//! Which ports of a load balancer the gateway serves: all ports of the Service of a Gateway or an IngressClass, otherwise by
+//! the annotations of AWS load balancers. The proxy and the gateway decide by the same functions.
 
 use super::Protocol;
-use super::annotations::{BACKEND_PROTOCOL, GATEWAY, PROXY_PROTOCOL, SSL_CERT, SSL_PORTS};
+use super::annotations::{BACKEND_PROTOCOL, GATEWAY, GATEWAY_OF_CLASS, PROXY_PROTOCOL, SSL_CERT, SSL_PORTS};
 use super::service::{CLASSES, Service, ServicePort};
 
 impl Service {
@@ -14,10 +14,17 @@ impl Service {
             && self.proxy_name().is_none()
     }
 
-    /// The name of the Gateway whose Service it is; its endpoints are those of the routes of the Gateway.
+    /// The name of the Gateway or the IngressClass whose Service it is; its endpoints are those of the routes or the
+    /// Ingresses.
     #[must_use]
     pub fn gateway(&self) -> Option<&str> {
-        self.metadata.annotation(GATEWAY)
+        self.metadata.annotation(GATEWAY).or_else(|| self.ingress_class())
+    }
+
+    /// The name of the IngressClass whose Service it is.
+    #[must_use]
+    pub fn ingress_class(&self) -> Option<&str> {
+        self.metadata.annotation(GATEWAY_OF_CLASS).filter(|_| self.metadata.annotation(GATEWAY).is_none())
     }
 
     /// Whether clients of its load balancer use TLS on a port.

@@ -26,7 +26,7 @@ pub use gateway::{
 pub use grpc_route::{GrpcMethodMatch, GrpcRoute, GrpcRouteMatch, GrpcRouteRule, GrpcRouteSpec};
 pub use http_route::{
     HttpRoute, HttpRouteMatch, HttpRouteRule, HttpRouteSpec, MatchKind, NamedMatch, PathMatch, PathMatchKind, Retry,
-    SessionCookie, SessionPersistence, SessionPersistenceKind, Timeouts,
+    SessionCookie, SessionHeader, SessionPersistence, SessionPersistenceKind, Timeouts,
 };
 pub use material::Material;
 pub use policy::{

@@ -1,12 +1,49 @@
 //! Ingresses and IngressClasses, as far as the routing of requests depends on them.
 
+use std::cmp::Reverse;
+
 use serde::Deserialize;
 
 use super::lenient::{number, or_default};
-use super::{ObjectMeta, annotations};
+use super::{ObjectMeta, StringMap, annotations};
 
 /// `spec.controller` of the IngressClasses that are implemented here.
 pub const CONTROLLER: &str = "waypost.dev/ingress-controller";
+/// The prefix of the annotations of ingress-nginx.
+pub const NGINX: &str = "nginx.ingress.kubernetes.io/";
+/// Our own prefix of the same annotations; it wins over that of ingress-nginx.
+pub const OWN: &str = "waypost.dev/";
+
+/// The value of an annotation with one of both prefixes, without the spaces around it; none when it is empty.
+#[must_use]
+pub fn setting<'a>(annotations: &'a StringMap, key: &str) -> Option<&'a str> {
+    let get = |prefix: &str| annotations.get(&format!("{prefix}{key}"));
+    get(OWN).or_else(|| get(NGINX)).map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// `namespace/name` of the Secret with the passwords of an Ingress (`auth-secret`), which must be in its namespace.
+///
+/// # Errors
+/// When there is none, or one of another namespace.
+pub fn password_secret(annotations: &StringMap, namespace: &str) -> Result<Box<str>, PasswordSecretError> {
+    let secret = setting(annotations, "auth-secret").ok_or(PasswordSecretError::Missing)?;
+    match secret.split_once('/') {
+        Some((other, _)) if other != namespace => Err(PasswordSecretError::OtherNamespace(secret.into())),
+        Some(_) => Ok(secret.into()),
+        None => Ok(format!("{namespace}/{secret}").into()),
+    }
+}
+
+/// Why an Ingress has no Secret with passwords.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PasswordSecretError {
+    /// The annotation is missing.
+    #[error("the Secret with the passwords is missing")]
+    Missing,
+    /// The Secret is in another namespace.
+    #[error("`{0}` is in another namespace")]
+    OtherNamespace(Box<str>),
+}
 
 /// An IngressClass.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
@@ -35,6 +72,13 @@ impl IngressClass {
     pub fn is_default(&self) -> bool {
         self.metadata.annotation(annotations::DEFAULT_INGRESS_CLASS) == Some("true")
     }
+
+    /// The class of Ingresses that name none: of the default classes the newest, then the first by name, as in the
+    /// admission of new Ingresses.
+    pub fn default_of<'a>(classes: impl Iterator<Item = &'a Self>) -> Option<&'a Self> {
+        let defaults = classes.filter(|class| class.is_default());
+        defaults.min_by_key(|class| (Reverse(&class.metadata.creation_timestamp), &class.metadata.name))
+    }
 }
 
 /// An Ingress.
@@ -47,6 +91,29 @@ pub struct Ingress {
     /// Its spec.
     #[serde(deserialize_with = "or_default")]
     pub spec: IngressSpec,
+}
+
+impl Ingress {
+    /// The class that it names: the annotation wins over the member.
+    #[must_use]
+    pub fn class_name(&self) -> Option<&str> {
+        self.metadata.annotation(annotations::INGRESS_CLASS).or(self.spec.ingress_class_name.as_deref())
+    }
+
+    /// `namespace/name` of the Secrets with its certificates.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<Box<str>> {
+        let named = self.spec.tls.iter().filter(|tls| !tls.secret_name.is_empty());
+        named.map(|tls| format!("{}/{}", self.metadata.namespace, tls.secret_name).into()).collect()
+    }
+
+    /// `namespace/name` of the Secret with its passwords, if it asks for basic authentication.
+    #[must_use]
+    pub fn passwords(&self) -> Option<Box<str>> {
+        let annotations = &self.metadata.annotations;
+        setting(annotations, "auth-type").filter(|kind| *kind == "basic")?;
+        password_secret(annotations, &self.metadata.namespace).ok()
+    }
 }
 
 /// The spec of an Ingress.

@@ -206,6 +206,8 @@ fn all_ports_of_the_service_of_a_gateway_belong_to_the_gateway() {
     };
     let of_gateway = json!({"waypost.dev/gateway": "public"});
     assert_eq!(used(of_gateway.clone(), Value::Null), ["tcp-80".into(), "udp-53".into()]);
+    let of_class = json!({"waypost.dev/ingress-class": "waypost"});
+    assert_eq!(used(of_class, Value::Null), ["tcp-80".into(), "udp-53".into()]);
     assert!(used(of_gateway, json!("example.com/other")).is_empty(), "the load balancer of another implementation");
     assert!(used(json!({"waypost.dev/gateway": " "}), Value::Null).is_empty());
     assert!(used(json!({}), Value::Null).is_empty());

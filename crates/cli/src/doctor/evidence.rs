@@ -50,6 +50,8 @@ pub struct Cluster {
     pub ranges: Vec<Value>,
     /// The announcements of load-balancer addresses; none where they could not be read.
     pub announcements: Option<Arc<dyn Announcements>>,
+    /// Whether the Services, slices and Pods of all namespaces are here, not only those of one.
+    pub is_whole: bool,
     /// The DNS domain of the cluster.
     pub domain: String,
 }

@@ -15,9 +15,11 @@ pub const DNS: (&str, &str) = ("kube-system", "kube-dns");
 /// Reads all kinds.
 pub async fn read(api: &mut ApiClient, namespace: &str, domain: &str) -> anyhow::Result<Cluster> {
     let mut cluster = Cluster { domain: domain.to_owned(), ..Cluster::default() };
-    cluster.services = required(api, "/api/v1", namespace, "services").await?;
-    cluster.slices = required(api, "/apis/discovery.k8s.io/v1", namespace, "endpointslices").await?;
-    cluster.pods = required(api, "/api/v1", namespace, "pods").await?;
+    let (services, all_services) = required(api, "/api/v1", namespace, "services").await?;
+    let (slices, all_slices) = required(api, "/apis/discovery.k8s.io/v1", namespace, "endpointslices").await?;
+    let (pods, all_pods) = required(api, "/api/v1", namespace, "pods").await?;
+    (cluster.services, cluster.slices, cluster.pods) = (services, slices, pods);
+    cluster.is_whole = all_services && all_slices && all_pods;
     cluster.namespaces = api.optional("/api/v1/namespaces").await;
     cluster.nodes = api.optional("/api/v1/nodes").await;
     cluster.events = api.optional("/api/v1/events?fieldSelector=reason=Unhealthy").await;
@@ -58,10 +60,15 @@ pub async fn of_one(
     Ok(cluster)
 }
 
-/// Of the whole cluster, or of the namespace alone where no more is allowed.
-async fn required(api: &mut ApiClient, group: &str, namespace: &str, plural: &str) -> anyhow::Result<Vec<Value>> {
+/// Of the whole cluster, or of the namespace alone where no more is allowed; which of the two.
+async fn required(
+    api: &mut ApiClient,
+    group: &str,
+    namespace: &str,
+    plural: &str,
+) -> anyhow::Result<(Vec<Value>, bool)> {
     match api.list(&format!("{group}/{plural}")).await {
-        Ok(list) => Ok(list),
-        Err(_) => api.list(&format!("{group}/namespaces/{namespace}/{plural}")).await,
+        Ok(list) => Ok((list, true)),
+        Err(_) => Ok((api.list(&format!("{group}/namespaces/{namespace}/{plural}")).await?, false)),
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::evidence::Unmeasured;
 use super::format::count;
+use super::layer7::Routes;
 use super::verdict::{CheckOutcome, CheckResult, Verdict};
 
 /// The text. `whole`: every Service, with the checks that passed.
@@ -71,10 +72,11 @@ fn finding_of(outcome: &CheckOutcome) -> Option<&diagnose::Finding> {
     }
 }
 
-/// The JSON.
-pub fn json(verdicts: &[Verdict]) -> String {
+/// The JSON, with the findings for Gateways, routes and Ingresses.
+pub fn json(verdicts: &[Verdict], routes: &Routes) -> String {
     let services: Vec<Value> = verdicts.iter().map(object).collect();
-    let mut text = serde_json::to_string_pretty(&json!({ "services": services })).unwrap_or_default();
+    let document = json!({ "services": services, "routes": routes.json() });
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     text
 }
@@ -161,7 +163,7 @@ mod tests {
 
     #[test]
     fn json_has_every_check() {
-        let value: Value = serde_json::from_str(&json(&verdicts())).expect("JSON");
+        let value: Value = serde_json::from_str(&json(&verdicts(), &Routes::default())).expect("JSON");
         let web = &value["services"][0];
         assert_eq!((&web["healthy"], &web["verdict"]["check"]), (&json!(false), &json!("selected")));
         assert_eq!(

@@ -1,5 +1,6 @@
 //! `waypost explain KIND[.FIELD…]`: documentation of a kind from the OpenAPI document of the server; `waypost explain svc/NAME`: the
-//! endpoints of a Service and the reasons ([`crate::why::explain`]).
+//! endpoints of a Service and the reasons ([`crate::why::explain`]); `waypost explain route/NAME`: where the traffic of a Gateway, a
+//! route or an Ingress goes, and why not ([`crate::why::routes`]).
 //!
 //! An argument that is not a kind is the name of a Service.
 
@@ -21,13 +22,13 @@ const WIDTH: usize = 80;
 /// Settings of the verb.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// A kind, optionally with a field, as in pod.spec.containers; or a Service, as in svc/web
-    #[arg(value_name = "KIND[.FIELD]|SERVICE", required = true, num_args = 1..=2)]
+    /// A kind, optionally with a field, as in pod.spec.containers; or a Service, a Gateway, a route or an Ingress, as in svc/web, gateway/web, route/web
+    #[arg(value_name = "KIND[.FIELD]|KIND/NAME", required = true, num_args = 1..=2)]
     subject: Vec<String>,
     /// A Service as this node sees it [default: this machine, or the first node there is]
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Output format for a Service
+    /// Output format for a Service, a Gateway, a route or an Ingress
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
     /// Show fields recursively
@@ -40,6 +41,10 @@ pub struct Arguments {
 /// Runs the verb.
 pub(super) async fn exec(arguments: Arguments, host: &dyn Host) -> anyhow::Result<()> {
     let mut client = arguments.connection.client()?;
+    if let Some((kinds, name)) = why::routes::subject(&arguments.subject) {
+        let namespace = client.namespace.clone();
+        return why::routes::answer(&mut client.api(), kinds, (&namespace, name), arguments.output).await;
+    }
     let kinds = client.kinds().await?;
     let service = match &arguments.subject[..] {
         [kind, name] if kinds.find(kind).is_ok_and(|kind| kind.kind == "Service") => name,

@@ -64,13 +64,32 @@ impl ClusterObjects {
         })
     }
 
+    /// The objects, for a diagnosis; without Pods where these could not be listed.
+    pub(super) fn snapshot(&self) -> Snapshot<'_> {
+        let Raw { services, slices, pods, nodes, ranges } = &self.raw;
+        let pods = pods.as_deref().unwrap_or_default();
+        let lists = [services, slices, pods, nodes, ranges].map(|list| Object::listed(list));
+        Snapshot::new(Listed::new(lists, "cluster.local"))
+    }
+
+    /// Whether Pods could be listed.
+    pub(super) const fn has_pods(&self) -> bool {
+        self.raw.pods.is_some()
+    }
+
     /// The findings for a Service; none where Pods could not be listed.
     pub(super) fn findings(&self, service: &Service) -> Vec<Finding> {
-        let Raw { services, slices, pods, nodes, ranges } = &self.raw;
-        let Some(pods) = pods else { return Vec::new() };
-        let lists = [services, slices, pods, nodes, ranges].map(|list| Object::listed(list));
-        let snapshot = Snapshot::new(Listed::new(lists, "cluster.local"));
+        if !self.has_pods() {
+            return Vec::new();
+        }
+        let snapshot = self.snapshot();
         snapshot.diagnosis(&service.metadata.key()).map(|diagnosis| diagnosis.findings()).unwrap_or_default()
+    }
+
+    /// Services and slices for tests, without Pods.
+    #[cfg(test)]
+    pub(super) fn of(services: Vec<Value>, slices: Vec<Value>) -> Self {
+        Self { raw: Raw { services, slices, ..Raw::default() }, ..Self::default() }
     }
 
     /// A Service.

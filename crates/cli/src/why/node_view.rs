@@ -135,7 +135,7 @@ pub(super) fn service_name(text: &str) -> anyhow::Result<&str> {
         None => Ok(text),
         Some(("svc" | "service" | "services", name)) => Ok(name),
         Some((kind, name)) => bail!(
-            "`{kind}/{name}` is no Service: write `svc/{name}`; the fields of a kind are explained by `waypost explain KIND`"
+            "`{kind}/{name}` is no Service, Gateway, route or Ingress: write `svc/{name}` or `route/{name}`; the fields of a kind are explained by `waypost explain KIND`"
         ),
     }
 }

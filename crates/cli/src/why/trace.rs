@@ -1,4 +1,5 @@
-//! `waypost trace SRC svc:port`: what happens to a packet on a node, step by step.
+//! `waypost trace SRC svc:port`: what happens to a packet on a node, step by step; `waypost trace http://host/path`: which
+//! rule of a Gateway or Ingress takes a request ([`super::request`]).
 //!
 //! In: the source and the destination of a packet; the objects, and the report of the node. Out: the steps and the verdict of
 //! [`plan::oracle`], each endpoint that may get the packet, and what [`diagnose`] finds for the Service.
@@ -7,10 +8,11 @@ mod parse;
 
 use std::net::{IpAddr, SocketAddr};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use api::ip::Family;
 use clap::Args;
 use diagnose::Finding;
+use diagnose::layer7::request::Request;
 use plan::oracle::{Outcome, Packet};
 use plan::why::trace::{Trace, trace};
 use plan::{Planner, Protocol, why};
@@ -19,15 +21,15 @@ use serde_json::{Value, json};
 use self::parse::{Source, Target};
 use super::cluster::{ClusterObjects, finding_lines};
 use super::node_view::{self, NodeView};
-use super::{Output, pretty, report, wait};
+use super::{Output, pretty, report, request, wait};
 use crate::api_client::ApiFlags;
 use crate::terminal;
 
 /// Settings of the command.
 #[derive(Args, Debug, Clone)]
 pub struct Arguments {
-    /// The source: a Pod, an address, `node` or `outside`
-    #[arg(value_name = "SRC")]
+    /// The source: a Pod, an address, `node` or `outside`; or the URL of an HTTP request
+    #[arg(value_name = "SRC|URL")]
     source: String,
     /// The destination: SERVICE[.NAMESPACE]:PORT, IP:PORT or a node port; an arrow may be between the two
     #[arg(value_name = "svc:port", allow_hyphen_values = true)]
@@ -44,6 +46,18 @@ pub struct Arguments {
     /// The protocol, where a port number alone is ambiguous [default: that of the port, else TCP]
     #[arg(long, value_name = "TCP|UDP|SCTP", value_parser = read_protocol)]
     protocol: Option<Protocol>,
+    /// The method of an HTTP request
+    #[arg(short = 'X', long, default_value = "GET", value_name = "METHOD")]
+    method: String,
+    /// A header of an HTTP request, as 'Name: value'; may be given several times
+    #[arg(short = 'H', long, value_name = "HEADER")]
+    header: Vec<String>,
+    /// The Gateway that gets the HTTP request [default: those that its address or host selects]
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    gateway: Option<String>,
+    /// The server name of an https request [default: the host of the URL]
+    #[arg(long, value_name = "NAME")]
+    sni: Option<String>,
     /// Output format
     #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
@@ -64,10 +78,32 @@ struct Answer {
 
 /// Runs the command.
 pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
+    if request::is_url(&arguments.source) {
+        return exec_request(arguments);
+    }
     let answer = wait(find(arguments))?;
     terminal::print(&match arguments.output {
         Output::Text => text(&answer),
         Output::Json => pretty(&document(&answer)),
+    })
+}
+
+/// The same for the URL of a request.
+fn exec_request(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { source, target, method, header, gateway, sni, output, api, .. } = arguments;
+    ensure!(
+        target.is_none(),
+        "a URL is the whole request: write `waypost trace URL`, without a source or destination, and `-X POST` with a space"
+    );
+    let request = Request::parse(source, method, header, sni.as_deref())?;
+    let gateway = gateway.as_deref().map(|name| match name.contains('/') {
+        true => name.to_owned(),
+        false => format!("{}/{name}", arguments.namespace),
+    });
+    let found = wait(request::find(api, &request, gateway.as_deref()))?;
+    terminal::print(&match output {
+        Output::Text => request::text(&found),
+        Output::Json => pretty(&request::json(&found)),
     })
 }
 

@@ -6,20 +6,19 @@
 
 mod references;
 
-use std::collections::btree_map;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::view::{Secret, Service, StringMap};
 use routing::cluster::{CaState, Change, Cluster, SecretState, Touched};
 use serde::Deserialize;
-use store::{Entry, Key, Revision, Store, Table};
+use store::{Entry, Store, Table};
 
+use super::references::{Reference, Referenced, References};
 use crate::objects::gateway_api::{self as tables, Object};
 use crate::objects::{or_default, read};
 use crate::settings::CertificateChecks;
-use references::{Reference, Referenced};
 
 /// The shortest time between two changes of a status that shows counts of routes.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -32,21 +31,11 @@ pub struct Gateways {
     /// Whether there was an object of the Gateway API.
     is_active: bool,
     /// What each object refers to.
-    references: HashMap<(Table, Box<str>), BTreeSet<Reference>>,
-    followed: BTreeMap<Reference, Followed>,
+    references: References,
     /// The Gateway of each Service name that a Gateway has.
     services: HashMap<Arc<str>, Arc<str>>,
     /// When the status of a Gateway or ListenerSet last changed.
     reported: HashMap<(Table, Box<str>), Instant>,
-}
-
-/// An object that is referred to.
-#[derive(Debug)]
-struct Followed {
-    /// How many objects refer to it.
-    count: usize,
-    /// The revision that is applied; 0 for none.
-    revision: Revision,
 }
 
 impl Gateways {
@@ -83,7 +72,7 @@ impl Gateways {
         deleted: bool,
         at: Instant,
     ) -> Option<Touched> {
-        let (table, name) = (entry.key.table, &entry.key.name);
+        let table = entry.key.table;
         if tables::contains(table) {
             return self.apply_object(store, entry, previous, deleted, at);
         }
@@ -93,12 +82,7 @@ impl Gateways {
         if table.as_str() == "namespaces" {
             return Some(self.cluster.apply(namespace(entry, deleted)));
         }
-        let reference = Reference { kind: Referenced::of_table(table)?, key: name.as_ref().into() };
-        let followed = self.followed.get_mut(&reference)?;
-        if entry.modified <= followed.revision {
-            return None;
-        }
-        followed.revision = entry.modified;
+        let reference = self.references.changed(entry)?;
         let change = self.referenced(&reference, Some(entry).filter(|_| !deleted));
         Some(self.cluster.apply(change))
     }
@@ -129,37 +113,11 @@ impl Gateways {
             };
         }
         let now = references::of(&object, &key);
-        self.follow(store, &entry.key, now, &mut changes);
+        for (reference, entry) in self.references.set(store, &entry.key, now) {
+            changes.push(self.referenced(&reference, entry.as_ref()));
+        }
         changes.push(object.into_change(key));
         Some(self.cluster.apply_all(changes))
-    }
-
-    /// Follows what an object refers to now, and no longer what only its previous version referred to.
-    fn follow(&mut self, store: &dyn Store, key: &Key, now: BTreeSet<Reference>, changes: &mut Vec<Change>) {
-        let place = (key.table, key.name.clone());
-        let before = self.references.remove(&place).unwrap_or_default();
-        for reference in now.difference(&before) {
-            match self.followed.entry(reference.clone()) {
-                btree_map::Entry::Occupied(mut followed) => followed.get_mut().count += 1,
-                btree_map::Entry::Vacant(vacant) => {
-                    let entry = store.get(&reference.store_key());
-                    let revision = entry.as_ref().map_or(0, |entry| entry.modified);
-                    vacant.insert(Followed { count: 1, revision });
-                    changes.push(self.referenced(reference, entry.as_ref()));
-                }
-            }
-        }
-        for reference in before.difference(&now) {
-            let btree_map::Entry::Occupied(mut followed) = self.followed.entry(reference.clone()) else { continue };
-            followed.get_mut().count -= 1;
-            if followed.get().count == 0 {
-                followed.remove();
-                changes.push(self.referenced(reference, None));
-            }
-        }
-        if !now.is_empty() {
-            self.references.insert(place, now);
-        }
     }
 
     /// The change of an object that is referred to.
@@ -174,8 +132,10 @@ impl Gateways {
 
     fn secret(&self, entry: &Entry) -> SecretState {
         let secret: Secret = read(&entry.value);
-        let checked = self.checks.0.as_ref().map_or(Ok(()), |checks| checks.certificate(&secret));
-        checked.map_or_else(SecretState::Invalid, |()| SecretState::Certificate)
+        if secret.has_passwords() {
+            return SecretState::Passwords;
+        }
+        self.checks.certificate(&secret).map_or_else(SecretState::Invalid, |()| SecretState::Certificate)
     }
 
     fn authorities(&self, entry: &Entry) -> CaState {

@@ -16,7 +16,7 @@ use super::Reported;
 use super::service::{self, Current};
 use crate::cache::Change;
 use crate::controller::{AffectedKeys, Controller, Outcome, View, always};
-use crate::objects::gateway_api::{GATEWAYS, kind_of};
+use crate::objects::gateway_api::{GATEWAYS, kind_of, service_key};
 use crate::objects::read;
 use crate::write::Write;
 
@@ -51,11 +51,10 @@ fn reconcile(view: &View<'_>, key: &str) -> Outcome {
     let Some(gateway) = Reported::read(view, GATEWAYS, key).filter(|gateway| !gateway.is_deleting()) else {
         return Outcome::done();
     };
-    let current = Current::read(view, key, gateway.object.text("metadata.uid"));
+    let current = Current::read(view, &service_key(key), gateway.object.text("metadata.uid"));
     let Some(state) = gateways.cluster().gateway(key) else {
         // Its class is not ours, or no longer.
-        let owned = current.entry().filter(|_| !current.is_deleting());
-        return Outcome::write(owned.map(|entry| Write::delete(entry)).into_iter().collect());
+        return Outcome::write(current.deletion().into_iter().collect());
     };
     if !gateway.is_of(state.generation) {
         return Outcome::done();

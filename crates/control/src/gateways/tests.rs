@@ -6,6 +6,7 @@ mod property;
 mod references;
 mod routes;
 mod storm;
+mod traffic;
 
 use api::gateway_api::{Channel, builders, install};
 use api::kinds::customresourcedefinition;
@@ -17,25 +18,11 @@ use super::*;
 use crate::load_balancer;
 use crate::objects::gateway_api::{CLASSES, GATEWAYS, LISTENER_SETS, ROUTES};
 use crate::settings::{CertificateChecks, CheckCertificates, LoadBalancing};
-use crate::testing::Cluster;
+use crate::testing::{Cluster, Good};
 
 const HTTP_ROUTES: &str = ROUTES[0].0;
 const GRANTS: &str = "gateway.networking.k8s.io/referencegrants";
 const SERVICE: &str = "default/public-waypost";
-
-/// A certificate is valid when it is `good`.
-struct Good;
-
-impl CheckCertificates for Good {
-    fn certificate(&self, secret: &Secret) -> Result<(), String> {
-        let is_good = secret.data.get("tls.crt") == Some("good");
-        is_good.then_some(()).ok_or_else(|| format!("Secret {} has no good certificate", secret.metadata.key()))
-    }
-
-    fn authorities(&self, pem: &str) -> Result<(), String> {
-        (pem == "good").then_some(()).ok_or_else(|| "it is not good".to_owned())
-    }
-}
 
 /// A cluster with the definitions, and a pool of addresses.
 fn cluster() -> Cluster {
@@ -51,6 +38,7 @@ fn without_pool() -> Cluster {
         &listener_set::CONTROLLER,
         &route::CONTROLLER,
         &policy::CONTROLLER,
+        &traffic_policy::CONTROLLER,
         &load_balancer::CONTROLLER,
     ];
     let mut cluster = Cluster::new(&controllers);

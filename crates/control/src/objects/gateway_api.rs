@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::view::TrafficPolicy;
 use api::view::gateway_api::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, StreamRoute,
 };
@@ -20,6 +21,8 @@ pub const GATEWAYS: &str = "gateway.networking.k8s.io/gateways";
 pub const LISTENER_SETS: &str = "gateway.networking.k8s.io/listenersets";
 /// BackendTLSPolicies.
 pub const POLICIES: &str = "gateway.networking.k8s.io/backendtlspolicies";
+/// TrafficPolicies, which belong to the kinds that they are attached to.
+pub const TRAFFIC_POLICIES: &str = "trafficpolicies";
 /// ReferenceGrants.
 const GRANTS: &str = "gateway.networking.k8s.io/referencegrants";
 /// Routes, by kind.
@@ -33,10 +36,10 @@ pub const ROUTES: [(&str, RouteKind); 5] = [
 /// What the names of the tables begin with.
 const PREFIX: &str = "gateway.networking.k8s.io/";
 
-/// Whether a table is one of the Gateway API.
+/// Whether a table is one of the Gateway API, or that of TrafficPolicies.
 #[must_use]
 pub fn contains(table: Table) -> bool {
-    table.as_str().starts_with(PREFIX)
+    table.as_str().starts_with(PREFIX) || table.as_str() == TRAFFIC_POLICIES
 }
 
 /// The table of a kind of routes.
@@ -83,6 +86,8 @@ pub enum Object {
     ReferenceGrant(Option<Arc<ReferenceGrant>>),
     /// A BackendTLSPolicy.
     BackendTlsPolicy(Option<Arc<BackendTlsPolicy>>),
+    /// A TrafficPolicy.
+    TrafficPolicy(Option<Arc<TrafficPolicy>>),
 }
 
 impl Object {
@@ -98,6 +103,7 @@ impl Object {
             LISTENER_SETS => Self::ListenerSet(of(stored)),
             GRANTS => Self::ReferenceGrant(of(stored)),
             POLICIES => Self::BackendTlsPolicy(of(stored)),
+            TRAFFIC_POLICIES => Self::TrafficPolicy(of(stored)),
             table => match kind_of(table)? {
                 RouteKind::Http => Self::HttpRoute(of(stored)),
                 RouteKind::Grpc => Self::GrpcRoute(of(stored)),
@@ -120,6 +126,7 @@ impl Object {
             Self::StreamRoute(_, object) => Change::UdpRoute(key, object),
             Self::ReferenceGrant(object) => Change::ReferenceGrant(key, object),
             Self::BackendTlsPolicy(object) => Change::BackendTlsPolicy(key, object),
+            Self::TrafficPolicy(object) => Change::TrafficPolicy(key, object),
         }
     }
 }

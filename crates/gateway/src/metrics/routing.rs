@@ -16,6 +16,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::{CLASSES, OTHER};
+use crate::policy::Reason;
 
 /// Series of a kind.
 const MAX_SERIES: usize = 2000;
@@ -26,6 +27,7 @@ pub(crate) struct RouteMetrics {
     answers: [AtomicU64; CLASSES.len()],
     micros: AtomicU64,
     connections: AtomicU64,
+    refusals: [AtomicU64; Reason::ALL.len()],
 }
 
 /// Metrics of a listener.
@@ -59,6 +61,11 @@ impl RouteMetrics {
             count.fetch_add(1, Relaxed);
         }
         self.micros.fetch_add(u64::try_from(after.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Counts a request that the policy of its rule refuses.
+    pub(crate) fn refused(&self, reason: Reason) {
+        self.refusals[reason as usize].fetch_add(1, Relaxed);
     }
 
     /// Counts a connection or flow.
@@ -156,6 +163,20 @@ impl RoutingMetrics {
             let labels = [("gateway", &**gateway), ("route", &**route)];
             let value = metrics.connections.load(Relaxed);
             family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "waypost_gateway_route_refusals",
+            "Requests that the policy of their rule refused, by Gateway, route and reason",
+            None,
+            MetricType::Counter,
+        )?;
+        for ((gateway, route), metrics) in routes.iter() {
+            let counts = Reason::ALL.iter().zip(&metrics.refusals).map(|(reason, count)| (reason, count.load(Relaxed)));
+            // Most routes refuse nothing.
+            for (reason, count) in counts.filter(|(_, count)| *count > 0) {
+                let labels = [("gateway", &**gateway), ("route", &**route), ("reason", reason.name())];
+                family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
         }
         drop(routes);
         let mut family = encoder.encode_descriptor(

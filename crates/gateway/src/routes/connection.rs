@@ -38,7 +38,19 @@ pub(crate) async fn serve(
         PortTable::Http(_) => plain_http(stream, client("http")).await,
         PortTable::Stream(listener) => {
             let _open = listener.metrics.open();
-            by_stream(stream, reset, None, listener, port_config).await;
+            by_stream(stream, reset, (peer, None), listener, port_config).await;
+        }
+        PortTable::Ingress { listener, .. } if listener.config.protocol == ListenerProtocol::Http => {
+            plain_http(stream, client("http")).await;
+        }
+        PortTable::Ingress { listener, .. } => {
+            let Some(config) = listener.tls.load_full() else { return reset(&stream) };
+            let _open = listener.metrics.open();
+            let client = client("https").at(listener.config.id.clone());
+            drop(table);
+            let Some(stream) = accept_tls(stream, &config, port_config, peer).await else { return };
+            let is_h2 = is_h2(stream.get_ref().1.alpn_protocol());
+            http_proxy::serve(stream, is_h2, client).await;
         }
         PortTable::Tls(hosts) => {
             let Some((stream, hello)) = read_hello(stream, port_config).await else { return };
@@ -47,13 +59,14 @@ pub(crate) async fn serve(
             drop(table);
             let _open = listener.metrics.open();
             if listener.config.protocol == ListenerProtocol::TlsPassthrough {
-                return by_stream(stream, |stream| reset(stream.get_ref()), name, &listener, port_config).await;
+                let reset = |stream: &Replayed| reset(stream.get_ref());
+                return by_stream(stream, reset, (peer, name), &listener, port_config).await;
             }
             let Some(config) = listener.tls.load_full() else { return reset(stream.get_ref()) };
             let Some(stream) = accept_tls(stream, &config, port_config, peer).await else { return };
             if listener.config.protocol == ListenerProtocol::TlsTerminate {
                 let reset = |stream: &tokio_rustls::server::TlsStream<Replayed>| reset(stream.get_ref().0.get_ref());
-                return by_stream(stream, reset, name, &listener, port_config).await;
+                return by_stream(stream, reset, (peer, name), &listener, port_config).await;
             }
             let is_h2 = is_h2(stream.get_ref().1.alpn_protocol());
             let client = client("https").at(listener.config.id.clone());
@@ -79,17 +92,17 @@ async fn read_hello(mut stream: TcpStream, port_config: &PortConfig) -> Option<(
     }
 }
 
-/// Copies bytes between a client and a backend of the rule for this server name.
+/// Copies bytes between a client and a backend of the rule for this server name, if the rule admits the client.
 async fn by_stream<I>(
     stream: I,
     reset: impl Fn(&I),
-    server_name: Option<&str>,
+    (peer, server_name): (SocketAddr, Option<&str>),
     listener: &Arc<RoutedListener>,
     port_config: &Arc<PortConfig>,
 ) where
     I: AsyncRead + AsyncWrite + Unpin,
 {
-    let rule = listener.tables.load().stream(server_name).cloned();
+    let rule = listener.tables.load().stream(server_name).filter(|rule| rule.admits(peer.ip())).cloned();
     let upstream = rule.as_ref().and_then(|rule| rule.next()).cloned();
     let (Some(rule), Some(upstream)) = (rule, upstream) else { return reset(&stream) };
     rule.metrics.connected();

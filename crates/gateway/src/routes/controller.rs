@@ -1,7 +1,7 @@
-//! Follows the objects of the Gateway API and keeps the Gateways of this node.
+//! Follows the objects of the Gateway API and Ingresses, and keeps the Gateways of this node.
 //!
 //! In: changes of the feed. Out: programmed Gateways, tables of rules. All changes in the queue are applied to the
-//! cluster first, then to what they touched.
+//! cluster first, then to what they touched. Ingresses have an engine and gateways of their own ([`super::ingresses`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,18 +9,21 @@ use std::time::{Duration, Instant};
 
 use api::ip::parse_lenient;
 use api::view::gateway_api::{BackendTlsPolicy, Gateway, ListenerSet, Material};
-use api::view::{EndpointSlice, ObjectMeta, Secret, Service};
+use api::view::{EndpointSlice, ObjectMeta, Secret, Service, TrafficPolicy};
 use client::watch::{Object, Source};
 use routing::cluster::{Change, Cluster, Options, Touched};
-use routing::model::{ListenerId, RouteId, Rule, Target};
+use routing::ingress;
+use routing::model::{GatewayConfig, ListenerId, RouteId, Rule, Target};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::feed::{Changed, Feed, Topic};
+use super::ingresses::{IngressClasses, Resources};
 use super::pools::Pools;
 use super::programmed::{Frontend, Programmed};
 use super::rule::{CompiledRule, CompiledStream};
+use super::secrets::PolicySecrets;
 use super::tables::Tables;
 use super::trust::{ConfigMap, Trust};
 use crate::controller::{Notice, Shared};
@@ -42,13 +45,20 @@ pub(crate) async fn run(source: Arc<dyn Source>, shared: Arc<Shared>) {
         tokio::select! {
             changes = feed.next() => {
                 routes.collect(changes);
+                if !feed.is_whole() && routes.ingresses.is_used() {
+                    feed.watch_everything();
+                }
                 if let Some(wanted) = routes.wanted() {
                     let gone = feed.refer_to(&wanted);
                     routes.collect(gone);
                 }
                 routes.is_ready = routes.is_ready || feed.is_ready();
+                routes.ingresses.is_loading = feed.is_loading_secrets();
             }
-            Ok(()) = addresses.changed() => routes.dirty.extend(routes.programmed.keys().cloned()),
+            Ok(()) = addresses.changed() => {
+                routes.dirty.extend(routes.programmed.keys().cloned());
+                routes.ingresses.open_again();
+            }
             _ = sweep.tick() => routes.sweep(),
         }
         if routes.is_ready {
@@ -61,12 +71,15 @@ pub(crate) async fn run(source: Arc<dyn Source>, shared: Arc<Shared>) {
 struct Routes {
     shared: Arc<Shared>,
     cluster: Cluster,
+    ingresses: IngressClasses,
     pools: Pools,
     trust: Trust,
     /// References of Gateways, ListenerSets and policies.
     references: BTreeMap<(Topic, Arc<str>), Vec<Material>>,
     references_changed: bool,
-    /// Services of Gateways.
+    /// Secrets with passwords, to which the policies of rules refer.
+    policy_secrets: PolicySecrets,
+    /// Services of Gateways and of classes of Ingresses.
     frontends: HashMap<Arc<str>, Frontend>,
     programmed: BTreeMap<Arc<str>, Programmed>,
     /// Whether all lists are complete.
@@ -91,10 +104,12 @@ impl Routes {
     fn new(shared: Arc<Shared>) -> Self {
         Self {
             cluster: Cluster::new(Options::default()),
+            ingresses: IngressClasses::new(Arc::clone(&shared)),
             pools: Pools::new(shared.limits, shared.workers.count(), shared.metrics.clone()),
             trust: Trust::default(),
             references: BTreeMap::new(),
             references_changed: false,
+            policy_secrets: PolicySecrets::default(),
             frontends: HashMap::new(),
             programmed: BTreeMap::new(),
             is_ready: false,
@@ -106,13 +121,20 @@ impl Routes {
         }
     }
 
-    /// Applies changes to the cluster.
+    /// Applies changes to the cluster and to the Ingresses.
     fn collect(&mut self, changes: Vec<Changed>) {
         let changes: Vec<Change> = changes.into_iter().filter_map(|changed| self.read(changed)).collect();
+        self.ingresses.apply();
         if !changes.is_empty() {
             let touched = self.cluster.apply_all(changes);
             // Only those of our classes count.
             self.references_changed |= !touched.gateways.is_empty() || !touched.sets.is_empty();
+            for route in &touched.routes {
+                let state = self.cluster.route(route);
+                let served = state.filter(|state| state.parents.iter().any(|parent| parent.accepted.holds()));
+                let rules = served.map(|state| &state.rules[..]).unwrap_or_default();
+                self.references_changed |= self.policy_secrets.apply(route, rules);
+            }
             self.touched.extend(touched);
         }
     }
@@ -137,12 +159,25 @@ impl Routes {
                 self.refer(topic, &key, policy.as_deref().map(BackendTlsPolicy::materials));
                 Change::BackendTlsPolicy(key, policy)
             }
+            Topic::TrafficPolicy => {
+                let policy: Option<Arc<TrafficPolicy>> = typed(object);
+                self.refer(topic, &key, policy.as_deref().map(TrafficPolicy::materials));
+                Change::TrafficPolicy(key, policy)
+            }
             Topic::HttpRoute => Change::HttpRoute(key, typed(object)),
             Topic::GrpcRoute => Change::GrpcRoute(key, typed(object)),
             Topic::TlsRoute => Change::TlsRoute(key, typed(object)),
             Topic::TcpRoute => Change::TcpRoute(key, typed(object)),
             Topic::UdpRoute => Change::UdpRoute(key, typed(object)),
             Topic::ReferenceGrant => Change::ReferenceGrant(key, typed(object)),
+            Topic::IngressClass => {
+                self.ingresses.change(ingress::Change::Class(key, typed(object)));
+                return None;
+            }
+            Topic::Ingress => {
+                self.ingresses.change(ingress::Change::Ingress(key, typed(object)));
+                return None;
+            }
             Topic::Namespace => {
                 let labels = object.and_then(parse::<Labelled>).map(|namespace| namespace.metadata.labels);
                 Change::Namespace(key, labels)
@@ -151,6 +186,7 @@ impl Routes {
                 let service: Option<Arc<Service>> = typed(object);
                 self.pools.apply_service(&key, service.as_deref());
                 self.apply_frontend(&key, service.as_deref());
+                self.ingresses.change(ingress::Change::Service(Arc::clone(&key), service.clone()));
                 Change::Service(key, service)
             }
             Topic::EndpointSlice => {
@@ -160,6 +196,7 @@ impl Routes {
             Topic::Secret => {
                 self.trust_changed.insert(Arc::clone(&key));
                 let state = self.trust.apply_secret(&key, object.and_then(parse::<Secret>).as_ref());
+                self.ingresses.change_secret(&key, state.as_ref());
                 Change::Secret(key, state)
             }
             Topic::ConfigMap => {
@@ -181,14 +218,16 @@ impl Routes {
 
     /// The Secrets and ConfigMaps to watch, if they may have changed.
     fn wanted(&mut self) -> Option<BTreeSet<Material>> {
-        std::mem::take(&mut self.references_changed).then_some(())?;
+        let of_ingresses = self.ingresses.references_changed();
+        (std::mem::take(&mut self.references_changed) || of_ingresses).then_some(())?;
         let is_ours = |(topic, key): &(Topic, Arc<str>)| match topic {
             Topic::Gateway => self.cluster.gateway(key).is_some(),
             Topic::ListenerSet => self.cluster.listener_set(key).is_some(),
             _ => true,
         };
         let ours = self.references.iter().filter(|(from, _)| is_ours(from));
-        Some(ours.flat_map(|(_, to)| to.iter().cloned()).collect())
+        let of_policies = self.policy_secrets.materials();
+        Some(ours.flat_map(|(_, to)| to.iter().cloned()).chain(of_policies).chain(self.ingresses.secrets()).collect())
     }
 
     fn apply_frontend(&mut self, key: &Arc<str>, service: Option<&Service>) {
@@ -206,6 +245,7 @@ impl Routes {
         }
         let of_it = self.programmed.values().filter(|one| one.config.service == *key);
         self.dirty.extend(of_it.map(|one| Arc::clone(&one.config.key)));
+        self.ingresses.frontend_changed(key);
     }
 
     /// Applies what was touched to what is served.
@@ -234,6 +274,10 @@ impl Routes {
         for gateway in std::mem::take(&mut self.dirty) {
             self.program_gateway(&gateway);
         }
+        let Self { ingresses, pools, trust, frontends, .. } = self;
+        for (config, problems) in ingresses.program(Resources { pools, trust, frontends, changed: &changed }) {
+            self.report(&config, problems);
+        }
     }
 
     /// Applies changes of routes to the table of a listener, if it is served.
@@ -251,7 +295,8 @@ impl Routes {
     /// Inserts a route as it is attached to a listener, or removes it.
     fn insert(&mut self, tables: &mut Tables, listener: &ListenerId, route: &RouteId, client: Option<&Arc<str>>) {
         let Self { cluster, pools, trust, shared, .. } = self;
-        let state = cluster.route(route);
+        let effective = cluster.with_policies(listener, route);
+        let state = effective.as_ref().or_else(|| cluster.route(route));
         let parents = state.into_iter().flat_map(|state| &state.parents).filter(|parent| parent.accepted.holds());
         let mut attached = parents.flat_map(|parent| &parent.listeners).filter(|(id, _)| id == listener);
         let (Some(state), Some((_, first))) = (state, attached.next()) else { return tables.remove(route) };
@@ -269,7 +314,8 @@ impl Routes {
         let metrics = shared.metrics.routing().for_route(&listener.gateway, route);
         let stream =
             state.stream.as_ref().map(|rule| Arc::new(CompiledStream::new(rule, &mut upstream, Arc::clone(&metrics))));
-        let compile = |rule: &Rule| Arc::new(CompiledRule::new(rule, &mut upstream, Arc::clone(&metrics)));
+        let means = (&shared.enforcer, &trust.passwords);
+        let compile = |rule: &Rule| Arc::new(CompiledRule::new(rule, &mut upstream, Arc::clone(&metrics), means));
         tables.insert(route, (state, &hostnames), compile, stream);
     }
 
@@ -304,7 +350,7 @@ impl Routes {
         }
         let frontend = self.frontends.get(&config.service).cloned().unwrap_or_default();
         let problems = programmed.apply(config, &frontend, &self.trust, |id| tables.remove(id).unwrap_or_default());
-        self.report(&programmed, problems);
+        self.report(&programmed.config, problems);
         self.programmed.insert(Arc::clone(gateway), programmed);
     }
 
@@ -319,12 +365,12 @@ impl Routes {
     }
 
     /// Reports new problems of a Gateway.
-    fn report(&mut self, programmed: &Programmed, problems: Vec<String>) {
-        let key = &programmed.config.key;
+    fn report(&mut self, config: &GatewayConfig, problems: Vec<String>) {
+        let key = &config.key;
         self.reported.retain(|(of, problem)| of != key || problems.contains(problem));
         for message in problems {
             if self.reported.insert((Arc::clone(key), message.clone())) {
-                let (namespace, name) = programmed.config.service.split_once('/').unwrap_or_default();
+                let (namespace, name) = config.service.split_once('/').unwrap_or_default();
                 let (namespace, name) = (namespace.to_owned(), name.to_owned());
                 self.shared.emit(Notice { namespace, name, reason: "ListenerFailed", message });
             }
@@ -334,6 +380,7 @@ impl Routes {
     fn sweep(&mut self) {
         if let Some(before) = Instant::now().checked_sub(self.shared.limits.pool_idle) {
             self.pools.sweep(before);
+            self.shared.enforcer.sweep(before);
             self.shared.metrics.routing().sweep();
         }
     }

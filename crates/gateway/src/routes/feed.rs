@@ -1,7 +1,7 @@
 //! Watches of everything that routing depends on, as one stream of changes.
 //!
-//! In: a [`Source`]. Out: events, each with the watch that it comes from. Gateways are watched always, the rest once
-//! there is one; Secrets and ConfigMaps one by one, those that Gateways and policies refer to.
+//! In: a [`Source`]. Out: events, each with the watch that it comes from. Gateways and Ingresses are watched always, the rest once
+//! one is served; Secrets and ConfigMaps one by one, those that Gateways, policies and Ingresses refer to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -33,6 +33,9 @@ pub(super) enum Topic {
     UdpRoute,
     ReferenceGrant,
     BackendTlsPolicy,
+    TrafficPolicy,
+    IngressClass,
+    Ingress,
     Namespace,
     Service,
     EndpointSlice,
@@ -40,8 +43,15 @@ pub(super) enum Topic {
     ConfigMap,
 }
 
-/// The kinds that are watched as a whole once there is a Gateway.
-const WHOLE: [(Topic, &Kind); 12] = [
+/// The kinds that are watched always.
+const ALWAYS: [(Topic, &Kind); 3] = [
+    (Topic::Gateway, &watched::GATEWAY),
+    (Topic::IngressClass, &kinds::ingressclass::KIND),
+    (Topic::Ingress, &kinds::ingress::KIND),
+];
+
+/// The kinds that are watched as a whole once there is a Gateway, or an Ingress to serve.
+const WHOLE: [(Topic, &Kind); 13] = [
     (Topic::GatewayClass, &watched::GATEWAY_CLASS),
     (Topic::ListenerSet, &watched::LISTENER_SET),
     (Topic::HttpRoute, &watched::HTTP_ROUTE),
@@ -51,6 +61,7 @@ const WHOLE: [(Topic, &Kind); 12] = [
     (Topic::UdpRoute, &watched::UDP_ROUTE),
     (Topic::ReferenceGrant, &watched::REFERENCE_GRANT),
     (Topic::BackendTlsPolicy, &watched::BACKEND_TLS_POLICY),
+    (Topic::TrafficPolicy, &kinds::trafficpolicy::KIND),
     (Topic::Namespace, &kinds::namespace::KIND),
     (Topic::Service, &kinds::service::KIND),
     (Topic::EndpointSlice, &kinds::endpointslice::KIND),
@@ -79,12 +90,14 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Starts to watch Gateways.
+    /// Starts to watch Gateways and Ingresses.
     pub(super) fn new(source: Arc<dyn Source>) -> Self {
         let (sender, events) = mpsc::channel(QUEUE);
         let (known, tasks, single) = Default::default();
         let mut feed = Self { source, sender, events, known, tasks, single, is_whole: false };
-        feed.watch((Topic::Gateway, None), Selection::all(&watched::GATEWAY).optional());
+        for (topic, kind) in ALWAYS {
+            feed.watch((topic, None), Selection::all(kind).optional());
+        }
         feed
     }
 
@@ -96,15 +109,25 @@ impl Feed {
             self.apply(&id, event, &mut changes);
             next = (changes.len() < BATCH).then(|| self.events.try_recv().ok()).flatten();
         }
-        if !self.is_whole && changes.iter().any(|changed| changed.object.is_some()) {
+        if changes.iter().any(|changed| changed.topic == Topic::Gateway && changed.object.is_some()) {
             self.watch_everything();
         }
         changes
     }
 
-    /// Whether there is a Gateway and all lists are complete.
+    /// Whether everything is watched.
+    pub(super) const fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Whether there is something to serve and all lists are complete.
     pub(super) fn is_ready(&self) -> bool {
         self.is_whole && self.known.values().all(KnownKeys::is_complete)
+    }
+
+    /// Whether it is not known yet whether some Secrets that are watched exist.
+    pub(super) fn is_loading_secrets(&self) -> bool {
+        self.known.iter().any(|((topic, _), known)| *topic == Topic::Secret && !known.is_complete())
     }
 
     /// Watches these Secrets and ConfigMaps, and no others. Objects that are no longer watched are returned as deleted.
@@ -135,8 +158,11 @@ impl Feed {
         gone.into_iter().map(|(topic, key)| Changed { topic, key, object: None }).collect()
     }
 
-    fn watch_everything(&mut self) {
-        self.is_whole = true;
+    /// Watches all kinds.
+    pub(super) fn watch_everything(&mut self) {
+        if std::mem::replace(&mut self.is_whole, true) {
+            return;
+        }
         for (topic, kind) in WHOLE {
             let all = Selection::all(kind);
             let selection = match topic {

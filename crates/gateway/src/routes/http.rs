@@ -1,27 +1,31 @@
 //! Answers HTTP requests to a Gateway: the listener of the host, its rule, filters, a backend.
 //!
 //! In: a request of a client. Out: a response from a backend, a redirect, an answer to a CORS preflight, or an error: 404
-//! without a rule, 421 for another listener's host, 500 for a rule or backend that is invalid. gRPC calls get their status in a trailer.
+//! without a rule, 421 for another listener's host, 500 for a rule or backend that is invalid, those of the rule's policy. gRPC calls
+//! get their status in a trailer.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{HOST, ORIGIN};
+use http::header::{EXPECT, HOST, ORIGIN};
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response, StatusCode, Uri};
+use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
+use http_body::Body as _;
 use routing::filters::{Filters, RedirectRequest};
 use routing::hosts::{HostMap, host_of};
 use routing::http_table::RequestView;
 use routing::model::ListenerProtocol;
 
+use super::ingresses::headers as ingress_headers;
 use super::mirror;
 use super::rule::CompiledRule;
 use super::tables::{PortTable, RoutedListener, RoutedPort};
-use crate::body::{RequestBody, ResponseBody};
+use crate::body::{BodyLimit, RequestBody, ResponseBody, linger};
 use crate::error_pages;
 use crate::forward::{Exchange, forward};
 use crate::headers::{self, UpstreamProtocol};
 use crate::http_proxy::{ClientConnection, ClientRequest};
+use crate::policy::{Admitted, Asked, Enforced};
 
 /// Bytes of a request body that are kept for a retry.
 const REPLAY: usize = 64 * 1024;
@@ -40,20 +44,29 @@ struct Found {
 pub(crate) async fn answer(
     client: &Arc<ClientConnection>,
     port: &RoutedPort,
-    request: ClientRequest,
+    mut request: ClientRequest,
 ) -> Response<ResponseBody> {
     let (start, is_grpc) = (Instant::now(), headers::is_grpc(&request.parts));
-    let found = match find(client, port, &request, is_grpc) {
-        Ok(found) => found,
-        Err(status) => return failed(status, is_grpc),
+    let (found, is_ingress) = find(client, port, &request, is_grpc);
+    let mut answer = match found {
+        Ok(found) => {
+            if is_ingress {
+                ingress_headers::describe(&mut request.parts, &client.client, || fastrand::u128(..));
+            }
+            // Boxed: the future is large, and that of requests to Services must stay small.
+            let answer = Box::pin(apply(client, &found, is_grpc, request)).await;
+            found.rule.metrics.answered(answer.status(), start.elapsed());
+            match &answer.body() {
+                ResponseBody::Text(_) if is_grpc && answer.status().is_server_error() => failed(answer.status(), true),
+                _ => answer,
+            }
+        }
+        Err(status) => failed(status, is_grpc),
     };
-    // Boxed: the future is large, and that of requests to Services must stay small.
-    let answer = Box::pin(apply(client, &found, request)).await;
-    found.rule.metrics.answered(answer.status(), start.elapsed());
-    match &answer.body() {
-        ResponseBody::Text(_) if is_grpc && answer.status().is_server_error() => failed(answer.status(), true),
-        _ => answer,
+    if is_ingress {
+        ingress_headers::sign(answer.headers_mut());
     }
+    answer
 }
 
 /// The answer when there is no response.
@@ -69,31 +82,19 @@ fn failed(status: StatusCode, is_grpc: bool) -> Response<ResponseBody> {
     }
 }
 
-/// Finds the listener and the rule of a request.
+/// Finds the listener and the rule of a request; whether the port is one of Ingresses.
 fn find(
     client: &ClientConnection,
     port: &RoutedPort,
     request: &ClientRequest,
     is_grpc: bool,
-) -> Result<Found, StatusCode> {
+) -> (Result<Found, StatusCode>, bool) {
     let parts = &request.parts;
     let authority = match parts.uri.authority() {
         Some(authority) => authority.as_str(),
         None => parts.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default(),
     };
     let host = host_of(authority);
-    let table = port.table.load();
-    let listener = match (&**table, &client.listener) {
-        (PortTable::Http(hosts), None) => hosts.find(&host).ok_or(StatusCode::NOT_FOUND)?,
-        (PortTable::Tls(hosts), Some(own)) => {
-            let listener = https_listener(hosts, &host).ok_or(StatusCode::NOT_FOUND)?;
-            if listener.config.id != *own {
-                return Err(StatusCode::MISDIRECTED_REQUEST);
-            }
-            listener
-        }
-        _ => return Err(StatusCode::NOT_FOUND),
-    };
     let view = RequestView {
         method: &parts.method,
         host: &host,
@@ -101,10 +102,42 @@ fn find(
         query: parts.uri.query(),
         headers: &parts.headers,
     };
+    let table = port.table.load();
+    if let PortTable::Ingress { listener, rules } = &**table {
+        // All hosts of a class are served on all connections, whatever the server name was, as ingress-nginx does it.
+        let rules = rules.load();
+        let found = rules.find(&view).map(|rule| Found {
+            listener: Arc::clone(listener),
+            rule: Arc::clone(&rule.compiled),
+            prefix: None,
+        });
+        return (found.ok_or(StatusCode::NOT_FOUND), true);
+    }
+    (in_routes(client, &table, &view, is_grpc), false)
+}
+
+/// Finds the listener of a Gateway and the rule of a request.
+fn in_routes(
+    client: &ClientConnection,
+    table: &PortTable,
+    view: &RequestView<'_>,
+    is_grpc: bool,
+) -> Result<Found, StatusCode> {
+    let listener = match (table, &client.listener) {
+        (PortTable::Http(hosts), None) => hosts.find(view.host).ok_or(StatusCode::NOT_FOUND)?,
+        (PortTable::Tls(hosts), Some(own)) => {
+            let listener = https_listener(hosts, view.host).ok_or(StatusCode::NOT_FOUND)?;
+            if listener.config.id != *own {
+                return Err(StatusCode::MISDIRECTED_REQUEST);
+            }
+            listener
+        }
+        _ => return Err(StatusCode::NOT_FOUND),
+    };
     let tables = listener.tables.load();
     let selected = match is_grpc {
-        true => tables.grpc.find(&view).or_else(|| tables.http.find(&view)),
-        false => tables.http.find(&view),
+        true => tables.grpc.find(view).or_else(|| tables.http.find(view)),
+        false => tables.http.find(view),
     };
     let selected = selected.ok_or(StatusCode::NOT_FOUND)?;
     let (rule, prefix) = (Arc::clone(selected.rule), selected.prefix.map(Into::into));
@@ -117,16 +150,36 @@ fn https_listener<'a>(hosts: &'a HostMap<Arc<RoutedListener>>, host: &'a str) ->
 }
 
 /// Applies a rule to a request.
-async fn apply(client: &Arc<ClientConnection>, found: &Found, mut request: ClientRequest) -> Response<ResponseBody> {
+async fn apply(
+    client: &Arc<ClientConnection>,
+    found: &Found,
+    is_grpc: bool,
+    mut request: ClientRequest,
+) -> Response<ResponseBody> {
     let Found { listener, rule, prefix } = found;
     if rule.broken.is_some() {
         return failed(StatusCode::INTERNAL_SERVER_ERROR, false);
     }
     let origin = request.parts.headers.get(ORIGIN).cloned();
+    let asked = Asked { client, port: listener.config.port, is_grpc, metrics: &rule.metrics };
+    let (mut admitted, mut limit) = (Admitted::default(), None);
+    if let Some(policy) = &rule.enforced {
+        (request, admitted, limit) = match enforce(policy, &asked, &rule.filters, request).await {
+            Ok(admitted) => admitted,
+            Err(mut answer) => {
+                // Scripts of other origins may see why they are refused.
+                if let Some(cors) = rule.filters.cors.as_ref().filter(|_| answer.status().as_u16() >= 400) {
+                    cors.decorate(origin.as_ref(), answer.headers_mut());
+                }
+                return answer;
+            }
+        };
+    }
     if let Some(answer) = own_answer(&rule.filters, client, (listener, prefix.as_deref()), &request) {
         return answer;
     }
-    let backend = rule.next();
+    let mut choice = rule.choose(client, &request.parts);
+    let backend = choice.backend;
     let mut answer = match backend.map(|backend| (backend, &backend.upstream)) {
         Some((backend, Some(upstream))) => {
             if let Some(answer) = own_answer(&backend.filters, client, (listener, prefix.as_deref()), &request) {
@@ -134,6 +187,9 @@ async fn apply(client: &Arc<ClientConnection>, found: &Found, mut request: Clien
             }
             let filters = [&rule.filters, &backend.filters];
             filters.iter().for_each(|filters| rewrite(filters, &mut request, prefix.as_deref()));
+            if rule.enforced.as_ref().is_some_and(|policy| !policy.rewrite(&asked, &mut request.parts)) {
+                return failed(StatusCode::INTERNAL_SERVER_ERROR, false);
+            }
             let modify = |headers: &mut http::HeaderMap| filters.iter().for_each(|one| one.modify_request(headers));
             let copies = mirror::Copies::of(rule.receivers(backend), &request.parts);
             let idle = client.port_config.idle();
@@ -144,7 +200,7 @@ async fn apply(client: &Arc<ClientConnection>, found: &Found, mut request: Clien
                 return error_pages::rejected(rejection);
             }
             modify(&mut parts.headers);
-            let mut body = RequestBody::new(body, idle);
+            let mut body = RequestBody::new(body, idle).limited(limit.as_ref());
             if rule.retries() {
                 body = match body.buffered(REPLAY, idle).await {
                     Ok(body) => body,
@@ -152,8 +208,13 @@ async fn apply(client: &Arc<ClientConnection>, found: &Found, mut request: Clien
                 };
             }
             copies.send(client, &mut body, &modify);
-            let exchange = Exchange { request: Request::from_parts(parts, body), is_h2, upgrade };
-            let mut answer = forward(client, upstream, exchange, rule.policy(idle)).await;
+            let (request, in_use) = (Request::from_parts(parts, body), admitted.in_use.take());
+            let exchange = Exchange { request, is_h2, upgrade, in_use };
+            let mut answer = forward(client, upstream, exchange, rule.policy(idle), &mut choice.selection).await;
+            // A response of the backend stands, whatever became of the request.
+            if matches!(answer.body(), ResponseBody::Text(_)) && limit.is_some_and(|limit| limit.is_exceeded()) {
+                answer = asked.too_long();
+            }
             backend.filters.modify_response(answer.headers_mut());
             answer
         }
@@ -164,7 +225,45 @@ async fn apply(client: &Arc<ClientConnection>, found: &Found, mut request: Clien
     if let Some(cors) = cors {
         cors.decorate(origin.as_ref(), answer.headers_mut());
     }
+    choice.tell(client, answer.headers_mut());
+    admitted.decorate(&mut answer);
     answer
+}
+
+/// Enforces the policy of a rule. Returns what accompanies the request, and the limit of a body whose length is unknown.
+/// The error is an answer.
+async fn enforce(
+    policy: &Enforced,
+    asked: &Asked<'_>,
+    filters: &Filters,
+    mut request: ClientRequest,
+) -> Result<(ClientRequest, Admitted, Option<BodyLimit>), Response<ResponseBody>> {
+    // Browsers send preflights without credentials: they are answered before access is checked, as by nginx.
+    let early = policy.redirects(asked, &request.parts).or_else(|| preflight(filters, &request));
+    if let Some(answer) = early {
+        return Err(answer);
+    }
+    let admitted = policy.admit(asked, &mut request.parts).await?;
+    let is_h1 = request.parts.version <= Version::HTTP_11;
+    let Some(limit) = policy.body_limit() else { return Ok((request, admitted, None)) };
+    if request.body.size_hint().lower() > limit {
+        // A client that waits for 100 Continue sends no body.
+        if is_h1 && !request.parts.headers.contains_key(EXPECT) {
+            linger(request.body);
+        }
+        return Err(asked.too_long());
+    }
+    let is_known = request.body.size_hint().exact().is_some();
+    Ok((request, admitted, (!is_known).then(|| BodyLimit::new(limit, is_h1))))
+}
+
+/// The answer to a CORS preflight.
+fn preflight(filters: &Filters, request: &ClientRequest) -> Option<Response<ResponseBody>> {
+    let parts = &request.parts;
+    let mut answer = Response::new(ResponseBody::Text(None));
+    *answer.headers_mut() = filters.cors.as_ref()?.preflight(&parts.method, &parts.headers)?;
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    Some(answer)
 }
 
 /// The answer of filters that need no backend: to a CORS preflight, or a redirect.
@@ -175,12 +274,7 @@ fn own_answer(
     request: &ClientRequest,
 ) -> Option<Response<ResponseBody>> {
     let parts = &request.parts;
-    if let Some(cors) = &filters.cors
-        && let Some(headers) = cors.preflight(&parts.method, &parts.headers)
-    {
-        let mut answer = Response::new(ResponseBody::Text(None));
-        *answer.status_mut() = StatusCode::NO_CONTENT;
-        *answer.headers_mut() = headers;
+    if let Some(answer) = preflight(filters, request) {
         return Some(answer);
     }
     let redirect = filters.redirect.as_ref()?;

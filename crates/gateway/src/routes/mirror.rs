@@ -14,6 +14,7 @@ use http::{HeaderMap, Request, Version};
 use http_body::Body as _;
 use tokio::time::timeout;
 
+use crate::balance::Selection;
 use crate::body::RequestBody;
 use crate::forward::{Exchange, Policy, forward};
 use crate::headers::{self, UpstreamProtocol};
@@ -83,8 +84,8 @@ impl Copies {
 
 /// Sends a copy and reads its response, so that the connection can be used again.
 async fn exchange(client: &ClientConnection, upstream: &Arc<Upstream>, request: Request<RequestBody>, is_h2: bool) {
-    let policy = Policy { stall: LIMIT, whole: None, attempt: None, retry: None };
-    let answer = forward(client, upstream, Exchange { request, is_h2, upgrade: None }, policy).await;
+    let exchange = Exchange { request, is_h2, upgrade: None, in_use: None };
+    let answer = forward(client, upstream, exchange, Policy::silence(LIMIT), &mut Selection::default()).await;
     let mut body = answer.into_body();
     while let Some(Ok(_)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {}
 }

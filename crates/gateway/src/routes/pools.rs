@@ -12,10 +12,16 @@ use api::view::{EndpointSlice, Protocol, Service};
 use routing::model::{BackendProtocol, ServiceTarget};
 
 use super::trust::Trust;
+use crate::clock::Clock;
 use crate::endpoints;
 use crate::limits::Limits;
 use crate::metrics::GatewayMetrics;
-use crate::upstream::Upstream;
+use crate::session_token::SessionKey;
+use crate::upstream::{Counters, Upstream};
+
+/// In place of the name of a port: it is that of the port of the Service with the number of the target. No port has this
+/// name.
+pub(crate) const BY_NUMBER: &str = "#";
 
 /// Identity of an upstream: its target, and the Secret with the certificate that it is shown.
 type Key = (Arc<ServiceTarget>, Option<Arc<str>>);
@@ -33,15 +39,26 @@ pub(super) struct Pools {
     owners: HashMap<Box<str>, Box<str>>,
     /// Services whose first family is IPv6.
     six_first: BTreeSet<Box<str>>,
+    /// Their uids.
+    uids: HashMap<Box<str>, Box<str>>,
+    /// Numbers and names of the TCP ports of each Service.
+    ports: HashMap<Box<str>, Box<[(u16, Box<str>)]>>,
     /// Services whose endpoints changed.
     dirty: BTreeSet<Box<str>>,
+    clock: Clock,
 }
 
 impl Pools {
     pub(super) fn new(limits: Limits, workers: usize, metrics: GatewayMetrics) -> Self {
         let (upstreams, by_service, slices, owners) = Default::default();
-        let (six_first, dirty) = Default::default();
-        Self { limits, workers, metrics, upstreams, by_service, slices, owners, six_first, dirty }
+        let (six_first, uids, ports, dirty, clock) = Default::default();
+        Self { limits, workers, metrics, upstreams, by_service, slices, owners, six_first, uids, ports, dirty, clock }
+    }
+
+    /// Uses this clock for upstreams that are made from now on.
+    #[cfg(test)]
+    pub(super) fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
     }
 
     /// The upstream of a target.
@@ -56,9 +73,12 @@ impl Pools {
             return known;
         }
         let tls = target.tls.as_ref().map(|tls| trust.towards(tls, key.1.as_ref()));
-        let failures = self.metrics.routing().for_backend(&target.service, target.port);
+        let counters = Counters {
+            failures: self.metrics.routing().for_backend(&target.service, target.port),
+            health: self.metrics.health().for_service(&target.service),
+        };
         let is_h2 = target.protocol == BackendProtocol::Http2;
-        let upstream = Arc::new(Upstream::new(&target.service, is_h2, self.limits, tls, failures));
+        let upstream = Arc::new(Upstream::new(&target.service, is_h2, self.limits, tls, counters, self.clock.clone()));
         self.fill(&key, &upstream);
         self.upstreams.insert(key.clone(), Arc::downgrade(&upstream));
         self.by_service.entry(Arc::clone(&target.service)).or_default().insert(key);
@@ -90,9 +110,38 @@ impl Pools {
             true => self.six_first.insert(key.into()),
             false => self.six_first.remove(key),
         };
-        if changed {
+        let uid = service.map(|service| &service.metadata.uid);
+        let is_other = self.uids.get(key) != uid;
+        if is_other {
+            match uid {
+                Some(uid) => drop(self.uids.insert(key.into(), uid.clone())),
+                None => drop(self.uids.remove(key)),
+            }
+        }
+        if self.set_ports(key, service) || changed || is_other {
             self.dirty.insert(key.into());
         }
+    }
+
+    /// Remembers the ports of a Service; whether they differ.
+    fn set_ports(&mut self, key: &str, service: Option<&Service>) -> bool {
+        let ports = service.into_iter().flat_map(|service| &service.spec.ports);
+        let ports = ports.filter(|port| port.protocol == Some(Protocol::Tcp));
+        let ports: Box<[_]> = ports.map(|port| (port.port, port.name.clone())).collect();
+        let before = match ports.is_empty() {
+            true => self.ports.remove(key),
+            false => self.ports.insert(key.into(), ports.clone()),
+        };
+        before.unwrap_or_default() != ports
+    }
+
+    /// The name of the port of a target; none if the Service has no such port.
+    fn port_name<'a>(&'a self, target: &'a ServiceTarget) -> Option<&'a str> {
+        if &*target.port_name != BY_NUMBER {
+            return Some(&target.port_name);
+        }
+        let ports = self.ports.get(&*target.service)?;
+        ports.iter().find(|(number, _)| *number == target.port).map(|(_, name)| &**name)
     }
 
     /// Updates the endpoints of upstreams whose slices changed.
@@ -129,6 +178,7 @@ impl Pools {
             upstream.sweep(before);
             true
         });
+        self.metrics.health().sweep();
     }
 
     fn of_service(&self, service: &str, act: impl Fn(&Self, &Key, &Upstream)) {
@@ -147,7 +197,9 @@ impl Pools {
             BackendProtocol::Datagram => Protocol::Udp,
             _ => Protocol::Tcp,
         };
-        let port = (&*target.port_name, protocol);
-        upstream.update(&endpoints::select(&slices.values(), port, &[first.as_str().into()], None), self.workers);
+        let key = self.uids.get(&*target.service).map(|uid| Arc::new(SessionKey::of_service(&target.service, uid)));
+        upstream.session_key.store(key);
+        let find = |name| endpoints::select(&slices.values(), (name, protocol), &[first.as_str().into()], None);
+        upstream.update(&self.port_name(target).map(find).unwrap_or_default(), self.workers);
     }
 }

@@ -77,18 +77,24 @@ impl Programmed {
             let routed = routed(listener, Arc::clone(tables), trust, &self.shared);
             by_port.entry((listener.protocol.transport(), listener.port)).or_default().push(Arc::new(routed));
         }
+        let ports = by_port.into_iter().map(|(port, listeners)| (port, PortTable::of(&listeners)));
+        self.open(ports.collect(), frontend)
+    }
+
+    /// Serves these ports and no others; returns what failed.
+    pub(super) fn open(&mut self, ports: BTreeMap<(Transport, u16), PortTable>, frontend: &Frontend) -> Vec<String> {
         self.ports.retain(|port, served| {
-            let stays = by_port.contains_key(port);
+            let stays = ports.contains_key(port);
             if !stays {
                 served.port_config.close();
             }
             stays
         });
         let mut problems = Vec::new();
-        for (key, listeners) in by_port {
+        for (key, table) in ports {
             let port = self.ports.entry(key).or_insert_with(|| Port::new(&self.config, key, &self.shared));
             if let Serving::Routes(routed) = &port.port_config.serving {
-                routed.table.store(Arc::new(PortTable::of(&listeners)));
+                routed.table.store(Arc::new(table));
             }
             port.port_config.sources.store(Arc::new(frontend.sources.clone()));
             problems.extend(port.open(&frontend.vips, &self.shared));

@@ -2,16 +2,20 @@
 //!
 //! In: a [`Rule`] or a [`StreamRule`], and the upstreams of its targets. Out: an immutable value, shared by requests.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use routing::filters::Filters;
 use routing::model::{self, Backend, Rule, StreamRule, Target};
+use routing::policy::Balancing;
 use routing::weights::Rotation;
 
+use super::session::Session;
 use crate::forward::{Policy, Retry};
 use crate::metrics::RouteMetrics;
+use crate::policy::{Enforced, Enforcer, PasswordStore};
 use crate::upstream::Upstream;
 
 /// A pod may be silent for so long where a route sets time limits of its own.
@@ -24,8 +28,13 @@ pub(crate) struct CompiledRule {
     mirrors: Vec<Option<Arc<Upstream>>>,
     /// Why requests fail with 500.
     pub(crate) broken: Option<Box<str>>,
-    rotation: Rotation,
-    backends: Vec<CompiledBackend>,
+    /// What it demands of requests beyond the Gateway API.
+    pub(crate) enforced: Option<Enforced>,
+    pub(super) rotation: Rotation,
+    pub(super) backends: Vec<CompiledBackend>,
+    /// How requests are spread over the endpoints of a backend.
+    pub(super) balancing: Balancing,
+    pub(super) session: Option<Session>,
     whole: Option<Duration>,
     attempt: Option<Duration>,
     /// Whether the route sets time limits.
@@ -47,6 +56,7 @@ pub(crate) struct CompiledBackend {
 pub(crate) struct CompiledStream {
     rotation: Rotation,
     upstreams: Vec<Option<Arc<Upstream>>>,
+    policy: Option<Arc<routing::policy::Policy>>,
     pub(crate) metrics: Arc<RouteMetrics>,
 }
 
@@ -55,7 +65,9 @@ impl CompiledRule {
         rule: &Rule,
         mut upstream: impl FnMut(&Target) -> Option<Arc<Upstream>>,
         metrics: Arc<RouteMetrics>,
+        (enforcer, passwords): (&Arc<Enforcer>, &PasswordStore),
     ) -> Self {
+        let enforced = rule.policy.as_ref().map(|policy| enforcer.compile(policy, passwords, &mut upstream));
         let mut broken = rule.broken.clone();
         let mut compile = |filters: &[_]| {
             Filters::compile(filters).unwrap_or_else(|error| {
@@ -76,8 +88,11 @@ impl CompiledRule {
             filters,
             mirrors,
             broken,
+            enforced,
             rotation: rotation(&weights),
             backends,
+            balancing: rule.policy.as_ref().and_then(|policy| policy.balancing.clone()).unwrap_or_default(),
+            session: Session::of_rule(rule),
             whole: rule.request_timeout.filter(|limit| !limit.is_zero()),
             attempt: rule.backend_timeout.filter(|limit| !limit.is_zero()),
             is_limited: rule.request_timeout.is_some() || rule.backend_timeout.is_some(),
@@ -104,7 +119,11 @@ impl CompiledRule {
     /// Time limits and retries; `idle` is how long a pod may be silent unless the route says otherwise.
     pub(crate) fn policy(&self, idle: Duration) -> Policy<'_> {
         let stall = if self.is_limited { FOREVER } else { idle };
-        Policy { stall, whole: self.whole, attempt: self.attempt, retry: self.retry.as_ref() }
+        let (enforced, retry) = (self.enforced.as_ref(), self.retry.as_ref());
+        let stall = enforced.and_then(Enforced::read_timeout).unwrap_or(stall);
+        let send = enforced.and_then(Enforced::send_timeout).unwrap_or(stall);
+        let connect = enforced.and_then(Enforced::connect_timeout);
+        Policy { connect, stall, send, whole: self.whole, attempt: self.attempt, retry }
     }
 }
 
@@ -132,7 +151,12 @@ impl CompiledStream {
     ) -> Self {
         let weights: Vec<u32> = rule.backends.iter().map(|backend| backend.weight).collect();
         let upstreams = rule.backends.iter().map(|backend| &backend.target).map(upstream).collect();
-        Self { rotation: rotation(&weights), upstreams, metrics }
+        Self { rotation: rotation(&weights), upstreams, policy: rule.policy.clone(), metrics }
+    }
+
+    /// Whether a client may connect.
+    pub(crate) fn admits(&self, client: IpAddr) -> bool {
+        self.policy.as_ref().is_none_or(|policy| policy.admits(client))
     }
 
     /// The upstream of the next connection or flow.

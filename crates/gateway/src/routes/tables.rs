@@ -14,6 +14,7 @@ use routing::http_table::{HttpTable, RouteEntry};
 use routing::model::{ListenerConfig, ListenerProtocol, Matches, RouteId, RouteKind, Rule};
 use rustls::ServerConfig;
 
+use super::ingresses::IngressRules;
 use super::rule::{CompiledRule, CompiledStream};
 use crate::metrics::ListenerMetrics;
 
@@ -36,6 +37,13 @@ pub(crate) enum PortTable {
     Tls(HostMap<Arc<RoutedListener>>),
     /// A TCP or UDP listener.
     Stream(Arc<RoutedListener>),
+    /// All Ingresses of a class; with TLS if the listener ends it.
+    Ingress {
+        /// The listener; its own tables are empty.
+        listener: Arc<RoutedListener>,
+        /// The rules of all hosts, on both ports of the class.
+        rules: Arc<IngressRules>,
+    },
 }
 
 /// A listener.

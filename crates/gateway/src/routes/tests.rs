@@ -3,10 +3,15 @@
 
 mod cluster;
 mod filters;
+mod health;
 mod http;
+mod ingress;
 mod load;
+mod policies;
+mod sessions;
 mod stream;
 mod tls;
+mod traffic;
 mod upstreams;
 
 use std::collections::HashMap;
@@ -33,6 +38,7 @@ use super::udp::UdpListener;
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::metrics::GatewayMetrics;
+use crate::policy::{Enforcer, may_connect};
 use crate::port_config::{PortConfig, Serving};
 use crate::tests::TIMEOUT;
 use crate::workers::Workers;
@@ -44,6 +50,7 @@ struct TestGateway {
     trust: Trust,
     tables: HashMap<String, Arc<ArcSwap<Tables>>>,
     metrics: GatewayMetrics,
+    enforcer: Arc<Enforcer>,
     ages: usize,
     _sockets: (Option<Listener>, Option<UdpListener>),
     runtime: Runtime,
@@ -81,6 +88,7 @@ fn backend(given: &Value) -> Backend {
         target: to(name),
         filters: serde_json::from_value(given["filters"].clone()).unwrap_or_default(),
         mirrors: Vec::new(),
+        policy: None,
     }
 }
 
@@ -147,8 +155,9 @@ impl TestGateway {
         let tcp = sockets.0.as_ref().map(|listener| listener.address);
         let address = tcp.or(sockets.1.as_ref().map(|listener| listener.address)).expect("an address");
         let pools = Pools::new(limits, workers.count(), metrics.clone());
+        let enforcer = Enforcer::new(limits, workers.count(), Box::new(|address| may_connect(address, &[])));
         let (ages, _sockets) = (0, sockets);
-        Self { address, pools, trust, tables, metrics, ages, _sockets, runtime }
+        Self { address, pools, trust, tables, metrics, enforcer, ages, _sockets, runtime }
     }
 
     /// Sets the endpoints of a Service.
@@ -193,6 +202,7 @@ impl TestGateway {
             route: id.clone(),
             hostnames: hostnames.iter().map(|host| Arc::from(*host)).collect(),
             backends: backends.iter().map(backend).collect(),
+            policy: None,
         };
         self.attach(at, &id, hostnames, Vec::new(), Some(rule));
     }
@@ -208,13 +218,14 @@ impl TestGateway {
         };
         let hostnames: Vec<Arc<str>> = hostnames.iter().map(|host| Arc::from(*host)).collect();
         let metrics = self.metrics.routing().for_route("shop/public", id);
-        let Self { pools, trust, tables, .. } = self;
+        let Self { pools, trust, tables, enforcer, .. } = self;
+        let means = (&*enforcer, &trust.passwords);
         let mut upstream = |target: &Target| match target {
             Target::Service(target) => Some(pools.upstream(target, None, trust)),
             Target::Invalid(_) => None,
         };
         let stream = stream.map(|rule| Arc::new(CompiledStream::new(&rule, &mut upstream, Arc::clone(&metrics))));
-        let compile = |rule: &Rule| Arc::new(CompiledRule::new(rule, &mut upstream, Arc::clone(&metrics)));
+        let compile = |rule: &Rule| Arc::new(CompiledRule::new(rule, &mut upstream, Arc::clone(&metrics), means));
         let table = &tables[at];
         let mut new = Tables::clone(&table.load());
         new.insert(id, (&state, &hostnames), compile, stream);

@@ -1,7 +1,7 @@
-//! Certificates and CAs that Gateways and policies refer to, and the TLS configurations that are made of them.
+//! Certificates, CAs and passwords that Gateways and policies refer to, and the TLS configurations that are made of them.
 //!
-//! In: Secrets and ConfigMaps. Out: TLS towards clients for a listener, and towards the endpoints of a Service. While
-//! something is missing, handshakes fail: TLS never becomes plain.
+//! In: Secrets and ConfigMaps. Out: TLS towards clients for a listener, and towards the endpoints of a Service; passwords
+//! for basic authentication. While something is missing, handshakes fail: TLS never becomes plain.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use rustls::{RootCertStore, ServerConfig};
 use serde::Deserialize;
 
 use crate::certificates;
+use crate::policy::PasswordStore;
 use crate::tls::UpstreamTls;
 use crate::tls::backend::{self, Expected};
 use crate::tls::frontend::{self, Certificates, ClientCertificates};
@@ -36,11 +37,14 @@ pub(super) struct ConfigMap {
 pub(super) struct Trust {
     certificates: HashMap<Arc<str>, Arc<CertifiedKey>>,
     authorities: HashMap<Arc<str>, Arc<RootCertStore>>,
+    /// Passwords of Secrets, for the policies of rules.
+    pub(super) passwords: PasswordStore,
 }
 
 impl Trust {
     /// Reads a Secret.
     pub(super) fn apply_secret(&mut self, key: &Arc<str>, secret: Option<&Secret>) -> Option<SecretState> {
+        self.passwords.apply(key, secret);
         let Some(secret) = secret else {
             self.certificates.remove(key);
             return None;
@@ -52,9 +56,14 @@ impl Trust {
             }
             Err(why) => {
                 self.certificates.remove(key);
-                SecretState::Invalid(why.to_string())
+                if secret.has_passwords() { SecretState::Passwords } else { SecretState::Invalid(why.to_string()) }
             }
         })
+    }
+
+    /// The certificate of a Secret.
+    pub(super) fn certificate(&self, key: &str) -> Option<&Arc<CertifiedKey>> {
+        self.certificates.get(key)
     }
 
     /// Reads a ConfigMap.
@@ -84,7 +93,7 @@ impl Trust {
             Some(validation) => ClientCertificates::Required(self.union(&validation.authorities)),
         };
         let is_http = listener.protocol == ListenerProtocol::Https;
-        frontend::config(certificates, clients, is_http)
+        frontend::config(Arc::new(certificates), clients, is_http)
             .map_err(|error| tracing::warn!(listener = ?listener.id, %error, "cannot configure TLS of listener"))
             .ok()
     }

@@ -18,7 +18,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::tables::{PortTable, RoutedListener};
-use crate::balance::InFlight;
+use crate::balance::Selection;
+use crate::endpoint::InFlight;
 use crate::port_config::{PortConfig, Serving};
 
 /// Maximum size of a datagram in bytes.
@@ -130,13 +131,16 @@ impl Server {
     /// Starts a flow at the next backend; none without a rule, an endpoint, or room.
     async fn start(&self, client: SocketAddr) -> Option<Arc<Flow>> {
         let rule = self.listener()?.tables.load().stream(None).cloned()?;
+        if !rule.admits(client.ip()) {
+            return None;
+        }
         let upstream = Arc::clone(rule.next()?);
         if self.flows.lock().len() >= MAX_FLOWS && !self.make_room() {
             return None;
         }
         let mut tried = Vec::new();
         while tried.len() < MAX_TRIES {
-            let Some(endpoint) = upstream.backends.load().choose(&tried) else { break };
+            let Some(endpoint) = upstream.backends.load().choose(&Selection::default(), &tried) else { break };
             let any: IpAddr = match endpoint.address {
                 SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
                 SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),

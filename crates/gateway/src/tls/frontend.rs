@@ -78,7 +78,7 @@ impl ResolvesServerCert for Certificates {
 /// # Errors
 /// When rustls rejects it: no CA in the store.
 pub(crate) fn config(
-    certificates: Certificates,
+    certificates: Arc<dyn ResolvesServerCert>,
     clients: ClientCertificates,
     is_http: bool,
 ) -> Result<Arc<ServerConfig>, ConfigError> {
@@ -91,7 +91,7 @@ pub(crate) fn config(
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let mut config = builder.with_cert_resolver(Arc::new(certificates));
+    let mut config = builder.with_cert_resolver(certificates);
     config.ticketer = ring::Ticketer::new()?;
     config.send_tls13_tickets = 1;
     if is_http {

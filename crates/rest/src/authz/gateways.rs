@@ -1,10 +1,10 @@
 //! Secrets and ConfigMaps of Gateways: any node may receive packets for a Gateway, so every node may read its
-//! certificates and CAs.
+//! certificates and CAs, and the passwords of TrafficPolicies.
 //!
-//! In: the objects of the Gateway API in the store. Out: whether a Gateway of ours refers to an object, and may.
+//! In: the objects of the Gateway API and TrafficPolicies in the store. Out: whether one of them refers to an object, and may.
 
 use api::view::gateway_api::{BackendTlsPolicy, GROUP, Gateway, GatewayClass, ListenerSet, Material, ReferenceGrant};
-use api::view::{self, Secret};
+use api::view::{self, Secret, TrafficPolicy};
 use serde::de::DeserializeOwned;
 use store::{Entry, Key, Store, Table};
 
@@ -16,15 +16,20 @@ const GATEWAYS: &str = "gateway.networking.k8s.io/gateways";
 const SETS: &str = "gateway.networking.k8s.io/listenersets";
 const POLICIES: &str = "gateway.networking.k8s.io/backendtlspolicies";
 const GRANTS: &str = "gateway.networking.k8s.io/referencegrants";
+const TRAFFIC_POLICIES: &str = "trafficpolicies";
 const SECRETS: &str = "secrets";
-/// The only type of Secret that Gateways use.
-const TLS: &str = "kubernetes.io/tls";
+/// The only type of Secret with certificates; TrafficPolicies use others.
+pub(super) const TLS: &str = "kubernetes.io/tls";
 
-/// Whether a Gateway, a ListenerSet or a BackendTLSPolicy refers to an object.
+/// Whether a Gateway, a ListenerSet, a BackendTLSPolicy or a TrafficPolicy refers to an object.
 pub(super) fn refer_to(store: &dyn Store, what: Referenced, namespace: &str, name: &str) -> bool {
     let key: Box<str> = format!("{namespace}/{name}").into();
     let material = match what {
-        Referenced::Secret if is_tls(store, &key) => Material::Secret(key),
+        Referenced::Secret => match secret(store, &key) {
+            Some(secret) if &*secret.kind == TLS => Material::Secret(key),
+            Some(secret) if secret.has_passwords() => return have_passwords(store, namespace, name),
+            _ => return false,
+        },
         Referenced::ConfigMap => Material::ConfigMap(key),
         _ => return false,
     };
@@ -42,9 +47,16 @@ pub(super) fn refer_to(store: &dyn Store, what: Referenced, namespace: &str, nam
         || any(store, POLICIES, name, |policy: &BackendTlsPolicy| policy.materials().contains(&material))
 }
 
-fn is_tls(store: &dyn Store, key: &str) -> bool {
-    let entry = store.get(&Key::new(Table::named(SECRETS), key));
-    entry.and_then(|entry| read::<Secret>(&entry)).is_some_and(|secret| &*secret.kind == TLS)
+/// Whether a TrafficPolicy has its passwords in a Secret. Policies of other namespaces cannot.
+fn have_passwords(store: &dyn Store, namespace: &str, name: &str) -> bool {
+    let material = Material::Secret(format!("{namespace}/{name}").into());
+    let Ok(found) = store.range(Table::named(TRAFFIC_POLICIES), &format!("{namespace}/"), None) else { return false };
+    let policies = found.entries.iter().filter(|entry| may_say(entry, name));
+    policies.filter_map(|entry| read::<TrafficPolicy>(entry)).any(|policy| policy.materials().contains(&material))
+}
+
+fn secret(store: &dyn Store, key: &str) -> Option<Secret> {
+    store.get(&Key::new(Table::named(SECRETS), key)).and_then(|entry| read(&entry))
 }
 
 fn is_ours(store: &dyn Store, class: &str) -> bool {
@@ -72,7 +84,7 @@ fn any<T: DeserializeOwned>(store: &dyn Store, table: &str, text: &str, holds: i
         .any(|object| holds(&object))
 }
 
-fn read<T: DeserializeOwned>(entry: &Entry) -> Option<T> {
+pub(super) fn read<T: DeserializeOwned>(entry: &Entry) -> Option<T> {
     view::parse(&entry.value).ok()
 }
 

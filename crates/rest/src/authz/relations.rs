@@ -10,6 +10,7 @@ use serde_json::Value;
 use store::{Entry, Key, Store, Table};
 
 use super::gateways;
+use super::ingresses::ServedIngresses;
 use super::node::{Referenced, Relations};
 
 const PODS: &str = "pods";
@@ -17,12 +18,18 @@ const BGP_PEERS: &str = "bgppeers";
 const NODES: &str = "minions";
 const SERVICES: &str = "services/specs";
 const SECRETS: &str = "secrets";
+
 /// The objects of a store.
-pub struct Stored<'a>(pub &'a dyn Store);
+pub struct Stored<'a> {
+    /// The store.
+    pub store: &'a dyn Store,
+    /// Which Ingresses the nodes serve.
+    pub ingresses: &'a ServedIngresses,
+}
 
 impl Relations for Stored<'_> {
     fn node_of(&self, namespace: &str, pod: &str) -> Option<String> {
-        let entry = self.0.get(&Key::new(Table::named(PODS), format!("{namespace}/{pod}")))?;
+        let entry = self.store.get(&Key::new(Table::named(PODS), format!("{namespace}/{pod}")))?;
         Some(object::decode_light(&entry.value).text("spec.nodeName").to_owned())
     }
 
@@ -32,10 +39,12 @@ impl Relations for Stored<'_> {
         {
             return true;
         }
-        if gateways::refer_to(self.0, what, namespace, name) {
+        if gateways::refer_to(self.store, what, namespace, name)
+            || what == Referenced::Secret && self.ingresses.refer_to(self.store, namespace, name)
+        {
             return true;
         }
-        let Ok(found) = self.0.range(Table::named(PODS), &format!("{namespace}/"), None) else { return false };
+        let Ok(found) = self.store.range(Table::named(PODS), &format!("{namespace}/"), None) else { return false };
         found.entries.iter().filter(|entry| may_say(entry, node) && may_use(entry, what, name)).any(|entry| {
             let pod = object::decode_light(&entry.value);
             // Adopted Pods refer to nothing, and nodes create them themselves.
@@ -48,7 +57,7 @@ impl Relations for Stored<'_> {
 impl Stored<'_> {
     /// A node may read the password of a BGPPeer that selects it: no other node opens that session.
     fn is_password_of_a_peer(&self, node: &str, namespace: &str, name: &str) -> bool {
-        let Ok(found) = self.0.range(Table::named(BGP_PEERS), "", None) else { return false };
+        let Ok(found) = self.store.range(Table::named(BGP_PEERS), "", None) else { return false };
         found.entries.iter().filter(|entry| may_say(entry, name)).any(|entry| {
             let peer = object::decode_light(&entry.value);
             let secret = peer.at("spec.password.secretRef");
@@ -62,14 +71,16 @@ impl Stored<'_> {
         if selector.is_null() {
             return true;
         }
-        let Some(entry) = self.0.get(&Key::new(Table::named(NODES), node)) else { return false };
+        let Some(entry) = self.store.get(&Key::new(Table::named(NODES), node)) else { return false };
         selector::from_object(selector).is_some_and(|selector| selector.matches(&entry.facts, "", node))
     }
 
     /// Any node may receive packets for a load balancer, so every node may read the certificate of its Service.
     fn is_certificate_of_a_balancer(&self, namespace: &str, name: &str) -> bool {
-        let secret = self.0.get(&Key::new(Table::named(SECRETS), format!("{namespace}/{name}")));
-        let (Some(secret), Ok(found)) = (secret, self.0.range(Table::named(SERVICES), "", None)) else { return false };
+        let secret = self.store.get(&Key::new(Table::named(SECRETS), format!("{namespace}/{name}")));
+        let (Some(secret), Ok(found)) = (secret, self.store.range(Table::named(SERVICES), "", None)) else {
+            return false;
+        };
         let secret = object::decode_light(&secret.value);
         let mut asking = found.entries.iter().filter(|entry| may_say(entry, SSL_CERT));
         asking.any(|entry| balancer_certificate::may_serve(&object::decode_light(&entry.value), &secret))

@@ -66,6 +66,116 @@ static TEXTS: &[Text] = &[
         ("key", "The key in it. Default: password."),
     ]),
     ("BGPPeerStatus", "BGPPeerStatus is the observed state of a router. Events and the reports of nodes show sessions.", &[CONDITIONS]),
+    ("TrafficPolicy", "TrafficPolicy sets what holds for the traffic of Gateways, routes and Services beyond the Gateway API.", OBJECT),
+    ("TrafficPolicySpec", "TrafficPolicySpec defines the targets of a policy and what holds for their traffic. At least one field besides targetRefs must be set.", &[
+        ("targetRefs", "The objects that the policy is attached to, in its own namespace: Gateways, ListenerSets, HTTPRoutes, GRPCRoutes and Services."),
+        ("requestBody", "Limits of the bodies of requests."),
+        ("timeouts", "How long gateways wait for backends."),
+        ("sourceRanges", "The client addresses that are accepted; others get status 403."),
+        ("authentication", "The credentials that requests need; others get status 401."),
+        ("rateLimits", "Limits of the number of requests; those beyond get status 429."),
+        ("maxConcurrentRequests", "The limit of concurrent requests of a client address; those beyond get status 429."),
+        ("requireHTTPS", "Whether requests on listeners without TLS are redirected to https with status 308. Default: false."),
+        ("loadBalancing", "How an endpoint of a Service is selected. Default: LeastRequest."),
+        ("outlierDetection", "When endpoints that fail get no requests for some time."),
+        ("slowStart", "How new endpoints start."),
+        ("session", "Sticky sessions: requests with the cookie of a session reach the same endpoint."),
+    ]),
+    ("TrafficPolicyTarget", "TrafficPolicyTarget refers to an object of the namespace of the policy.", &[
+        ("group", "The group of the object. Default: that of the kind."),
+        ("kind", "The kind of the object: Gateway, ListenerSet, HTTPRoute, GRPCRoute or Service."),
+        ("name", "The name of the object."),
+        ("sectionName", "A listener of a Gateway or ListenerSet, a rule of a route, or a port of a Service, by name; empty: all of them."),
+    ]),
+    ("TrafficRequestBody", "TrafficRequestBody limits the bodies of requests.", &[
+        ("maxSize", "The longest body, in bytes (8Mi). Longer ones get status 413."),
+    ]),
+    ("TrafficTimeouts", "TrafficTimeouts defines how long gateways wait for backends. Durations are written like 500ms, 30s or 1h30m.", &[
+        ("connect", "How long a connection to an endpoint may take to be established."),
+        ("read", "The longest silence of an endpoint between two reads, not the whole time of a request."),
+        ("send", "The longest time in which an endpoint reads nothing while data for it is waiting."),
+    ]),
+    ("TrafficSourceRanges", "TrafficSourceRanges lists client addresses.", &[
+        ("allow", "The CIDRs of clients that are accepted; empty: all."),
+        ("deny", "The CIDRs of clients that are not accepted, also if they are in allow."),
+    ]),
+    ("TrafficAuthentication", "TrafficAuthentication defines the credentials that requests need: all that are set.", &[
+        ("basic", "User names and passwords (RFC 7617)."),
+        ("external", "Another server that authorises each request."),
+    ]),
+    ("TrafficBasicAuthentication", "TrafficBasicAuthentication refers to user names and passwords.", &[
+        ("secretName", "The Secret of the namespace of the policy that has them: lines user:hash (htpasswd) under the key auth. Nodes may read it. Without it all requests are refused."),
+        ("realm", "The realm that browsers show."),
+    ]),
+    ("TrafficExternalAuthentication", "TrafficExternalAuthentication refers to a server that gets a request for each request. 2xx admits, 401 and 403 are passed on to the client.", &[
+        ("url", "The URL of the server. Variables of nginx such as $request_uri are available after the host."),
+        ("method", "The method of requests to the server. Default: GET."),
+        ("signInURL", "Where clients are redirected (302) instead of receiving 401."),
+        ("signInRedirectParameter", "The parameter of signInURL with the page to return to. Default: rd."),
+        ("requestRedirect", "The value of X-Auth-Request-Redirect; empty: path and query of the request."),
+        ("responseHeaders", "Headers of the response of the server that are sent to the backend, in place of those of the client."),
+        ("alwaysSetCookie", "Whether cookies of the server reach the client whatever status the backend answers. Default: false."),
+    ]),
+    ("TrafficRateLimit", "TrafficRateLimit limits the number of requests on each node.", &[
+        ("requests", "How many requests are accepted in each period."),
+        ("per", "The period: Second, Minute or Hour."),
+        ("burst", "How many requests beyond the rate are accepted at once. Default: requests."),
+        ("key", "Which requests are counted together. Default: those of a client address."),
+        ("exempt", "CIDRs of clients without limit."),
+    ]),
+    ("TrafficRateLimitKey", "TrafficRateLimitKey selects the requests that are counted together.", &[
+        ("type", "Client: requests of a client address. Header: requests with the same value of a header; those without it have no limit."),
+        ("header", "The name of the header."),
+    ]),
+    ("TrafficConcurrencyLimit", "TrafficConcurrencyLimit limits the concurrent requests of a client address on each node.", &[
+        ("limit", "How many."),
+        ("exempt", "CIDRs of clients without limit."),
+    ]),
+    ("TrafficLoadBalancing", "TrafficLoadBalancing defines how an endpoint is selected.", &[
+        ("type", "LeastRequest: the less loaded of two. RoundRobin: in turn. Random. ConsistentHash: by a part of the request."),
+        ("consistentHash", "The part of the request, for the type ConsistentHash."),
+    ]),
+    ("TrafficConsistentHash", "TrafficConsistentHash is the part of a request that an endpoint is selected by.", &[
+        ("type", "SourceIP (the client address), Header, Cookie, QueryParam or Path."),
+        ("name", "The name of the header, cookie or query parameter."),
+    ]),
+    ("TrafficOutlierDetection", "TrafficOutlierDetection defines when endpoints that fail get no requests for some time.", &[
+        ("consecutiveErrors", "How many failures in a row: no connection, no response in time, or status 502, 503 or 504. Default: 5."),
+        ("baseEjectionTime", "For how long the first time; it doubles each time. Default: 30s."),
+        ("maxEjectionTime", "For how long at most. Default: 5m."),
+        ("maxEjectionPercent", "How many of the endpoints at most, in percent. Default: 50."),
+    ]),
+    ("TrafficSlowStart", "TrafficSlowStart defines how new endpoints start.", &[
+        ("window", "How long the share of a new endpoint grows until it is that of the others."),
+    ]),
+    ("TrafficSession", "TrafficSession defines sticky sessions.", &[
+        ("cookie", "The cookie that identifies a session; gateways set it."),
+        ("changeOnFailure", "Whether a session moves to another endpoint when its own fails. Default: true."),
+    ]),
+    ("TrafficSessionCookie", "TrafficSessionCookie defines the cookie of a session. It is always HttpOnly.", &[
+        ("name", "Its name."),
+        ("path", "Its path; empty: /."),
+        ("domain", "Its domain; empty: the host of the request."),
+        ("maxAge", "How long it lasts (8h); empty: until the browser is closed."),
+        ("secure", "Whether it is sent over TLS only; absent: if it was set over TLS."),
+        ("sameSite", "Whether other sites send it: None, Lax or Strict; empty: as the browser decides."),
+    ]),
+    ("TrafficPolicyStatus", "TrafficPolicyStatus is the observed state of a policy.", &[
+        ("ancestors", "The Gateways for which the policy holds, or its targets if there is none, with conditions."),
+    ]),
+    ("TrafficPolicyAncestor", "TrafficPolicyAncestor is the state of a policy at an object.", &[
+        ("ancestorRef", "The object."),
+        ("controllerName", "The controller that wrote the entry."),
+        CONDITIONS,
+    ]),
+    ("TrafficPolicyAncestorRef", "TrafficPolicyAncestorRef refers to an object.", &[
+        ("group", "The group of the object."),
+        ("kind", "The kind of the object."),
+        ("namespace", "The namespace of the object."),
+        ("name", "The name of the object."),
+        ("sectionName", "A section of the object."),
+        ("port", "A port of the object."),
+    ]),
 ];
 
 fn find(definition: &str) -> Option<&'static Text> {

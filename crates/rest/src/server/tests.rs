@@ -70,6 +70,7 @@ impl Fixture {
                 addresses: vec!["10.96.0.0/16".parse().unwrap()],
                 ports: 30000..=32767,
             },
+            ingresses: ServedIngresses::default(),
             connections,
             max_in_flight: 100,
             request_timeout: TIMEOUT,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::view::gateway_api::{
     BackendTlsPolicy, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, StreamRoute,
 };
-use api::view::{Service, StringMap};
+use api::view::{Service, StringMap, TrafficPolicy};
 
 use crate::model::{ListenerId, RouteId};
 
@@ -34,6 +34,8 @@ pub enum Change {
     ReferenceGrant(Arc<str>, Option<Arc<ReferenceGrant>>),
     /// A BackendTLSPolicy.
     BackendTlsPolicy(Arc<str>, Option<Arc<BackendTlsPolicy>>),
+    /// A TrafficPolicy.
+    TrafficPolicy(Arc<str>, Option<Arc<TrafficPolicy>>),
     /// A Service: a backend, or the one that carries the addresses of a Gateway.
     Service(Arc<str>, Option<Arc<Service>>),
     /// The labels of a Namespace.
@@ -44,12 +46,14 @@ pub enum Change {
     ConfigMap(Arc<str>, Option<CaState>),
 }
 
-/// A Secret, as a certificate. Whoever feeds the cluster parses it; here is no cryptography.
+/// A Secret, as a certificate or as passwords. Whoever feeds the cluster parses it; here is no cryptography.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SecretState {
     /// A certificate with its key.
     Certificate,
-    /// No certificate, for this reason.
+    /// No certificate, but user names and passwords under [`PASSWORDS`](api::view::traffic_policy::PASSWORDS).
+    Passwords,
+    /// Neither; no certificate for this reason.
     Invalid(String),
 }
 
@@ -75,11 +79,13 @@ pub struct Touched {
     pub sets: BTreeSet<Arc<str>>,
     /// BackendTLSPolicies whose state differs.
     pub policies: BTreeSet<Arc<str>>,
+    /// TrafficPolicies whose state differs.
+    pub traffic_policies: BTreeSet<Arc<str>>,
     /// Routes whose state differs.
     pub routes: BTreeSet<RouteId>,
     /// Listeners whose settings or routes differ: tables to change.
     pub listeners: BTreeSet<ListenerId>,
-    /// Routes that were attached to a listener, detached from it, or changed there: hostnames or rules.
+    /// Routes that were attached to a listener, detached from it, or changed there: hostnames, rules or policies.
     pub route_changes: BTreeSet<(ListenerId, RouteId)>,
 }
 
@@ -91,6 +97,7 @@ impl Touched {
         self.configs.extend(other.configs);
         self.sets.extend(other.sets);
         self.policies.extend(other.policies);
+        self.traffic_policies.extend(other.traffic_policies);
         self.routes.extend(other.routes);
         self.listeners.extend(other.listeners);
         self.route_changes.extend(other.route_changes);

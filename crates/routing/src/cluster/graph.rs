@@ -15,6 +15,7 @@ use super::objects::{Map, Objects, RouteObject, namespace_of};
 use crate::attach::ParentView;
 use crate::model::RouteId;
 use crate::policies::PolicyVerdict;
+use crate::traffic::{self, Target, section_of};
 
 /// An object with listeners.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -55,6 +56,8 @@ pub(super) enum Node {
     Route(RouteId),
     /// The state of a policy, with its ancestors.
     Policy(Arc<str>),
+    /// The state of a TrafficPolicy, with its ancestors.
+    TrafficPolicy(Arc<str>),
 }
 
 /// Something that derived values read.
@@ -82,12 +85,16 @@ pub(super) enum Input {
     Secret(Arc<str>),
     /// A ConfigMap.
     ConfigMap(Arc<str>),
-    /// The policies of a Service.
+    /// The policies of a Service, TrafficPolicies too.
     PoliciesOf(Arc<str>),
     /// Whether a policy holds.
     Verdict(Arc<str>),
     /// The Gateways from which routes lead to a Service.
     Reach(Arc<str>),
+    /// Whether a route exists, its rules, and the Gateways that accept it.
+    Route(RouteId),
+    /// The TrafficPolicies of an object, for their states.
+    TrafficOf(Target),
 }
 
 /// Who has read what, in both directions.
@@ -223,6 +230,55 @@ impl<'a> Reader<'a> {
         let objects = self.objects;
         let keys = objects.policies_of.get(service).into_iter().flatten();
         keys.filter_map(|key| Some((key, objects.policies.get(key)?)))
+    }
+
+    /// Whether there are TrafficPolicies at all. Whoever depends on it is marked when a policy changes.
+    pub(crate) fn has_traffic_policies(&self) -> bool {
+        !self.objects.traffic.is_empty()
+    }
+
+    /// A TrafficPolicy, for its own node.
+    pub(crate) fn traffic_policy(&self, key: &Arc<str>) -> Option<&'a traffic::Stored> {
+        self.objects.traffic.get(key).map(|stored| &**stored)
+    }
+
+    /// The TrafficPolicies that name an object as a target. A change of them marks the nodes of a Gateway, a ListenerSet or a
+    /// route directly, so only a Service is recorded.
+    pub(crate) fn traffic_of(&self, target: &Target) -> impl Iterator<Item = (&'a Arc<str>, &'a traffic::Stored)> {
+        if let Target::Service(key) = target {
+            self.note(Input::PoliciesOf(Arc::clone(key)));
+        }
+        let objects = self.objects;
+        let keys = objects.traffic_of.get(target).into_iter().flatten();
+        keys.filter_map(|key| Some((key, &**objects.traffic.get(key)?)))
+    }
+
+    /// The TrafficPolicy that holds for exactly this target: the oldest, then the first by name.
+    pub(crate) fn traffic_for(
+        &self,
+        target: &Target,
+        section: Option<&str>,
+    ) -> Option<(&'a Arc<str>, &'a traffic::Stored)> {
+        let names_it = |(key, stored): &(&Arc<str>, &traffic::Stored)| {
+            let references = stored.policy.spec.target_refs.iter();
+            let mut sections = references.filter(|one| Target::of(key, one).as_ref() == Some(target)).map(section_of);
+            sections.any(|one| one == section)
+        };
+        let age =
+            |(key, stored): &(&'a Arc<str>, &'a traffic::Stored)| (&*stored.policy.metadata.creation_timestamp, *key);
+        self.traffic_of(target).filter(names_it).min_by(|one, other| age(one).cmp(&age(other)))
+    }
+
+    /// The same for the node of another TrafficPolicy with this target.
+    pub(crate) fn traffic_winner(&self, target: &Target, section: Option<&str>) -> Option<&'a Arc<str>> {
+        self.note(Input::TrafficOf(target.clone()));
+        self.traffic_for(target, section).map(|(key, _)| key)
+    }
+
+    /// A route, for the node of a policy that names it.
+    pub(crate) fn route_of_policy(&self, id: &RouteId) -> Option<&'a RouteObject> {
+        self.note(Input::Route(id.clone()));
+        self.objects.routes.get(id)
     }
 
     /// Whether a policy holds, and what it says.

@@ -17,6 +17,7 @@ use crate::listeners::conflicts::{self, Conflict, Slot};
 use crate::listeners::overlap;
 use crate::listeners::validity::{Listeners, Validity};
 use crate::model::{GatewayConfig, ListenerConfig, ListenerId, ListenerProtocol};
+use crate::traffic;
 
 /// A Gateway with its ListenerSets.
 #[derive(Clone, Debug)]
@@ -394,13 +395,21 @@ fn config(facts: &Facts<'_>, listeners: Vec<Arc<ListenerConfig>>) -> GatewayConf
 }
 
 /// What routes see of the Gateway and of each of its sets.
-pub(super) fn views<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (Owner, ParentView)> + 'a {
-    let view = |is_allowed, listeners: &Listeners| ParentView {
+pub(super) fn views<'a>(
+    reader: &'a Reader<'_>,
+    facts: &'a Facts<'_>,
+) -> impl Iterator<Item = (Owner, ParentView)> + 'a {
+    let view = |is_allowed, listeners: &Listeners, layers| ParentView {
         gateway: Arc::clone(&facts.key),
         is_allowed,
         listeners: Arc::clone(&listeners.views),
+        layers,
     };
-    let own = (Owner::Gateway(Arc::clone(&facts.key)), view(true, &facts.listeners));
-    let set = move |set: &SetFacts<'_>| (Owner::Set(Arc::clone(set.key)), view(set.is_allowed, &set.listeners));
+    let layers = traffic::of_gateway(reader, &facts.key);
+    let own = (Owner::Gateway(Arc::clone(&facts.key)), view(true, &facts.listeners, layers.clone()));
+    let set = move |set: &SetFacts<'_>| {
+        let layers = traffic::of_set(reader, set.key, layers.as_deref());
+        (Owner::Set(Arc::clone(set.key)), view(set.is_allowed, &set.listeners, layers))
+    };
     std::iter::once(own).chain(facts.sets.iter().map(set))
 }

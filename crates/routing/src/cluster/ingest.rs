@@ -8,6 +8,7 @@ use super::change::Change;
 use super::graph::{Input, Node, Owner};
 use super::objects::{RouteObject, gateway_of_set, namespace_of, reindex, store, target_services};
 use crate::model::{RouteId, RouteKind};
+use crate::traffic::{self, Stored, Target};
 
 impl Cluster {
     /// Stores an object. Nothing happens when it is equal to the stored one.
@@ -35,6 +36,7 @@ impl Cluster {
                 }
             }
             Change::BackendTlsPolicy(key, policy) => self.ingest_policy(&key, policy),
+            Change::TrafficPolicy(key, policy) => self.ingest_traffic_policy(&key, policy),
             Change::Service(key, service) => self.ingest_service(&key, service),
             Change::Namespace(key, labels) => {
                 if store(&mut self.objects.namespaces, Arc::clone(&key), labels).is_some() {
@@ -87,6 +89,7 @@ impl Cluster {
     fn ingest_route(&mut self, kind: RouteKind, key: Arc<str>, route: Option<RouteObject>) {
         let id = RouteId { kind, key };
         if store(&mut self.objects.routes, id.clone(), route).is_some() {
+            self.fire(&Input::Route(id.clone()));
             self.dirty.insert(Node::Route(id));
         }
     }
@@ -102,6 +105,29 @@ impl Cluster {
         self.dirty.insert(Node::Policy(Arc::clone(key)));
         for service in old.union(&new) {
             self.fire(&Input::PoliciesOf(Arc::clone(service)));
+        }
+    }
+
+    fn ingest_traffic_policy(&mut self, key: &Arc<str>, policy: Option<Arc<api::view::TrafficPolicy>>) {
+        let stored = policy.map(|policy| Arc::new(Stored::new(key, policy)));
+        let Some(change) = store(&mut self.objects.traffic, Arc::clone(key), stored) else { return };
+        let targets = |stored: &Option<Arc<Stored>>| -> BTreeSet<Target> {
+            stored.iter().flat_map(|stored| traffic::targets(key, &stored.policy)).collect()
+        };
+        let (old, new) = (targets(&change.old), targets(&change.new));
+        reindex(&mut self.objects.traffic_of, key, &old, &new);
+        self.dirty.insert(Node::TrafficPolicy(Arc::clone(key)));
+        for target in old.union(&new) {
+            match target {
+                Target::Gateway(key) => drop(self.dirty.insert(Node::Group(Arc::clone(key)))),
+                Target::Set(key) => {
+                    let gateway = self.objects.sets.get(key).and_then(|set| gateway_of_set(key, set));
+                    self.dirty.extend(gateway.map(Node::Group));
+                }
+                Target::Route(id) => drop(self.dirty.insert(Node::Route(id.clone()))),
+                Target::Service(key) => self.fire(&Input::PoliciesOf(Arc::clone(key))),
+            }
+            self.fire(&Input::TrafficOf(target.clone()));
         }
     }
 

@@ -13,6 +13,7 @@ use api::view::{ObjectMeta, Service, StringMap};
 
 use super::change::{CaState, SecretState};
 use crate::model::{RouteId, RouteKind};
+use crate::traffic::{self, Target};
 
 pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 pub(super) type Index<K> = Map<Arc<str>, BTreeSet<K>>;
@@ -42,6 +43,15 @@ impl RouteObject {
         }
     }
 
+    /// Whether it has a rule of this name.
+    pub(crate) fn has_rule(&self, name: &str) -> bool {
+        match self {
+            Self::Http(route) => route.spec.rules.iter().any(|rule| rule.name.as_deref() == Some(name)),
+            Self::Grpc(route) => route.spec.rules.iter().any(|rule| rule.name.as_deref() == Some(name)),
+            Self::Stream(_) => false,
+        }
+    }
+
     /// Its hostnames; those of a TCPRoute or a UDPRoute do not exist.
     pub(crate) fn hostnames(&self, kind: RouteKind) -> &[Box<str>] {
         match self {
@@ -61,6 +71,7 @@ pub(super) struct Objects {
     pub(super) routes: Map<RouteId, RouteObject>,
     pub(super) grants: Map<Arc<str>, Arc<ReferenceGrant>>,
     pub(super) policies: Map<Arc<str>, Arc<BackendTlsPolicy>>,
+    pub(super) traffic: Map<Arc<str>, Arc<traffic::Stored>>,
     pub(super) services: Map<Arc<str>, Arc<Service>>,
     pub(super) namespaces: Map<Arc<str>, StringMap>,
     pub(super) secrets: Map<Arc<str>, SecretState>,
@@ -73,6 +84,8 @@ pub(super) struct Objects {
     pub(super) grants_of: Index<Arc<str>>,
     /// Policies by the Services that they name as targets.
     pub(super) policies_of: Index<Arc<str>>,
+    /// TrafficPolicies by the objects that they name as targets.
+    pub(super) traffic_of: Map<Target, BTreeSet<Arc<str>>>,
 }
 
 #[cfg(test)]
@@ -86,6 +99,8 @@ impl Objects {
         maps && more
             && secrets.is_empty()
             && self.config_maps.is_empty()
+            && self.traffic.is_empty()
+            && self.traffic_of.is_empty()
             && indexes.iter().all(|index| index.is_empty())
     }
 }
@@ -117,7 +132,12 @@ impl<V> Previous<V> {
 }
 
 /// Moves a key from the entries of an old value to those of a new one.
-pub(super) fn reindex(index: &mut Index<Arc<str>>, key: &Arc<str>, old: &BTreeSet<Arc<str>>, new: &BTreeSet<Arc<str>>) {
+pub(super) fn reindex<T: std::hash::Hash + Ord + Clone>(
+    index: &mut Map<T, BTreeSet<Arc<str>>>,
+    key: &Arc<str>,
+    old: &BTreeSet<T>,
+    new: &BTreeSet<T>,
+) {
     for gone in old.difference(new) {
         if let Some(keys) = index.get_mut(gone) {
             keys.remove(key);
@@ -127,7 +147,7 @@ pub(super) fn reindex(index: &mut Index<Arc<str>>, key: &Arc<str>, old: &BTreeSe
         }
     }
     for come in new.difference(old) {
-        index.entry(Arc::clone(come)).or_default().insert(Arc::clone(key));
+        index.entry(come.clone()).or_default().insert(Arc::clone(key));
     }
 }
 

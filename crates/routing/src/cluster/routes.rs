@@ -13,6 +13,7 @@ use crate::attach::{self, Attached, Candidate, ParentView};
 use crate::model::{ListenerId, RouteId, RouteKind, Rule, StreamRule};
 use crate::references::Resolver;
 use crate::rules::{self, Rules};
+use crate::traffic::{self, RoutePolicies};
 
 /// A route, with what indexes are made from.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,14 +23,15 @@ pub(super) struct RouteEntry {
     pub(super) attached: BTreeMap<ListenerId, Hostnames>,
     /// Services that it leads to, each with the Gateways from which it does.
     pub(super) reach: BTreeSet<(Arc<str>, Arc<str>)>,
+    /// What TrafficPolicies say about it at each listener; those where nothing holds are left out.
+    pub(super) policies: BTreeMap<ListenerId, Arc<RoutePolicies>>,
 }
 
 /// Judges a route; none when it does not exist. Rules that are equal to those of `old` are shared with it.
 pub(super) fn judge(reader: &Reader<'_>, id: &RouteId, old: Option<&RouteState>) -> Option<RouteEntry> {
     let object = reader.route(id)?;
     let metadata = object.metadata();
-    let hostnames: Vec<Arc<str>> =
-        object.hostnames(id.kind).iter().map(|host| host.to_ascii_lowercase().into()).collect();
+    let hostnames = hostnames(object, id);
     let candidate = Candidate { kind: id.kind, namespace: namespace_of(&id.key), hostnames: &hostnames };
     let judged = parents(reader, object, &candidate);
     let mut state = RouteState {
@@ -40,7 +42,8 @@ pub(super) fn judge(reader: &Reader<'_>, id: &RouteId, old: Option<&RouteState>)
         stream: None,
     };
     if judged.is_empty() {
-        return Some(RouteEntry { state, attached: BTreeMap::new(), reach: BTreeSet::new() });
+        let (attached, reach, policies) = Default::default();
+        return Some(RouteEntry { state, attached, reach, policies });
     }
     let mut resolver = Resolver::new(reader, id.kind, candidate.namespace, has_policies(id.kind, &judged));
     let (found, stream) = match object {
@@ -52,12 +55,18 @@ pub(super) fn judge(reader: &Reader<'_>, id: &RouteId, old: Option<&RouteState>)
     state.rules = share(found.rules, old);
     state.stream = share_stream(stream, old);
     let resolved_refs = resolver.verdict();
+    let mut policies = BTreeMap::new();
     for (parent_ref, view, outcome) in judged {
         let outcome = outcome.and_then(|listeners| refusal.clone().map_or(Ok(listeners), Err));
         let (accepted, listeners) = match outcome {
             Ok(listeners) => (Verdict::good("Accepted", "The route is accepted"), listeners),
             Err(why) => (why, Vec::new()),
         };
+        for (listener, _) in &listeners {
+            let layer = view.layers.as_ref().and_then(|layers| layers.of_listener(&listener.name));
+            let found = traffic::of_route(reader, id, &state, layer);
+            policies.extend(found.map(|found| (listener.clone(), found)));
+        }
         state.parents.push(ParentState {
             parent_ref: parent_ref.clone(),
             gateway: Arc::clone(&view.gateway),
@@ -67,7 +76,18 @@ pub(super) fn judge(reader: &Reader<'_>, id: &RouteId, old: Option<&RouteState>)
             listeners,
         });
     }
-    Some(index(state, &resolver.services))
+    Some(RouteEntry { policies, ..index(state, &resolver.services) })
+}
+
+/// The Gateways that accept a route.
+pub(super) fn gateways(state: &RouteState) -> BTreeSet<Arc<str>> {
+    let accepting = state.parents.iter().filter(|parent| parent.accepted.holds());
+    accepting.map(|parent| Arc::clone(&parent.gateway)).collect()
+}
+
+/// The hostnames of a route, in lower case.
+pub(super) fn hostnames(object: &RouteObject, id: &RouteId) -> Vec<Arc<str>> {
+    object.hostnames(id.kind).iter().map(|host| host.to_ascii_lowercase().into()).collect()
 }
 
 type JudgedParent<'a> = (&'a ParentRef, &'a Arc<ParentView>, Result<Attached, Verdict>);
@@ -82,7 +102,8 @@ fn parents<'a>(reader: &Reader<'a>, object: &'a RouteObject, candidate: &Candida
     object.parent_refs().iter().filter_map(judge).collect()
 }
 
-fn owner(reference: &ParentRef, namespace: &str) -> Option<Owner> {
+/// The object that a reference to a parent names; none for kinds that are not handled.
+pub(super) fn owner(reference: &ParentRef, namespace: &str) -> Option<Owner> {
     let key = || reference.key(namespace).into();
     if reference.is("Gateway") {
         Some(Owner::Gateway(key()))
@@ -133,5 +154,5 @@ fn index(state: RouteState, services: &BTreeSet<Arc<str>>) -> RouteEntry {
             reach.extend(services.iter().map(|service| (Arc::clone(service), Arc::clone(&parent.gateway))));
         }
     }
-    RouteEntry { state, attached, reach }
+    RouteEntry { state, attached, reach, policies: BTreeMap::new() }
 }

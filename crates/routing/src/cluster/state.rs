@@ -8,6 +8,7 @@ use std::sync::Arc;
 use api::view::gateway_api::ParentRef;
 
 use crate::model::{ListenerId, RouteKind, Rule, StreamRule};
+use crate::traffic::Target;
 
 /// Status of a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -171,6 +172,37 @@ pub struct ParentState {
     /// The listeners that it is attached to by this reference, each with those hostnames of the route that intersect
     /// with the hostname of the listener, as written in the route; none for all hosts.
     pub listeners: Vec<(ListenerId, Vec<Arc<str>>)>,
+}
+
+/// State of a TrafficPolicy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TrafficPolicyState {
+    /// The generation that it was derived from.
+    pub generation: i64,
+    /// What the entries of its status are about, sorted.
+    pub ancestors: Vec<Ancestor>,
+    /// Condition `Accepted`, the same for all ancestors.
+    pub accepted: Verdict,
+    /// Condition `ResolvedRefs`, the same for all ancestors.
+    pub resolved_refs: Verdict,
+}
+
+/// A Gateway for which a policy holds; a target of the policy where there is no such Gateway.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Ancestor {
+    /// Its group.
+    pub group: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// `namespace/name`.
+    pub key: Arc<str>,
+}
+
+impl Ancestor {
+    pub(crate) fn of(target: &Target) -> Self {
+        let (group, kind) = target.kind();
+        Self { group, kind, key: Arc::clone(target.key()) }
+    }
 }
 
 /// State of a BackendTLSPolicy.

@@ -11,6 +11,7 @@ use super::state::PolicyState;
 use super::{Cluster, objects};
 use crate::listeners::validity;
 use crate::model::{ListenerConfig, ListenerId, RouteId};
+use crate::traffic::{self, Target};
 use crate::{classes, policies};
 
 impl Cluster {
@@ -30,6 +31,7 @@ impl Cluster {
                 Node::Verdict(key) => self.update_verdict(&node, key),
                 Node::Route(id) => self.update_route(&node, id, &mut touched),
                 Node::Policy(key) => self.update_policy(&node, key, &mut touched),
+                Node::TrafficPolicy(key) => self.update_traffic_policy(&node, key, &mut touched),
             }
         }
         touched
@@ -94,7 +96,7 @@ impl Cluster {
             let facts = group::read(reader, key, accepted, &cluster.listeners)?;
             let count = |listener: &ListenerId| cluster.attached.get(listener).map_or(0, BTreeMap::len);
             let differs = |(owner, view): &(Owner, _)| cluster.parents.get(owner).map(|view| &**view) != Some(view);
-            let views: Vec<_> = group::views(&facts).filter(differs).collect();
+            let views: Vec<_> = group::views(reader, &facts).filter(differs).collect();
             Some((group::judge(&facts, &cluster.sets, count), views))
         });
         let old = self.groups.remove(key);
@@ -189,6 +191,25 @@ impl Cluster {
         }
     }
 
+    fn update_traffic_policy(&mut self, node: &Node, key: &Arc<str>, touched: &mut Touched) {
+        let new = self.compute(node, |reader, cluster| {
+            traffic::judge(reader, key, |target| match target {
+                Target::Service(service) => {
+                    reader.note(Input::Reach(Arc::clone(service)));
+                    cluster.reach.get(service).into_iter().flat_map(|by| by.keys().cloned()).collect()
+                }
+                Target::Route(id) => {
+                    reader.note(Input::Route(id.clone()));
+                    cluster.routes.get(id).map(|entry| routes::gateways(&entry.state)).unwrap_or_default()
+                }
+                Target::Gateway(_) | Target::Set(_) => BTreeSet::new(),
+            })
+        });
+        if objects::store(&mut self.traffic_policies, Arc::clone(key), new).is_some() {
+            touched.traffic_policies.insert(Arc::clone(key));
+        }
+    }
+
     fn update_route(&mut self, node: &Node, id: &RouteId, touched: &mut Touched) {
         let old = self.routes.remove(id);
         let new = self.compute(node, |reader, _| routes::judge(reader, id, old.as_ref().map(|old| &old.state)));
@@ -197,6 +218,10 @@ impl Cluster {
         }
         self.reattach(id, old.as_ref(), new.as_ref(), touched);
         self.count_reach(old.as_ref(), new.as_ref());
+        let gateways = |entry: &RouteEntry| routes::gateways(&entry.state);
+        if old.as_ref().map(gateways) != new.as_ref().map(gateways) {
+            self.fire(&Input::Route(id.clone()));
+        }
         if let Some(new) = new {
             self.routes.insert(id.clone(), new);
         }
@@ -226,7 +251,8 @@ impl Cluster {
             if previous.is_none() {
                 self.count_attached(listener, touched);
             }
-            if !is_same || previous.as_ref() != Some(hostnames) {
+            let policies = |entry: Option<&RouteEntry>| entry.and_then(|entry| entry.policies.get(listener).cloned());
+            if !is_same || previous.as_ref() != Some(hostnames) || policies(old) != policies(new) {
                 note_route(listener, id, touched);
             }
         }

@@ -1,8 +1,8 @@
 //! The annotations of ingress-nginx, and what becomes of each: one row per annotation.
 
 use api::view::StringMap;
+use api::view::ingress::NGINX;
 
-use super::reader::NGINX;
 use super::{Finding, Reason};
 
 /// What becomes of an annotation.

@@ -22,6 +22,14 @@ impl ServerCertificates {
         server_name.and_then(named).or(self.default.as_ref())
     }
 
+    /// Also the certificates of another one, for the hosts without one in this.
+    #[must_use]
+    pub fn with_hosts_of(&self, other: &Self) -> Self {
+        let mut hosts = other.hosts.clone();
+        hosts.extend(self.hosts.iter().map(|(host, secret)| (host.clone(), secret.clone())));
+        Self { hosts, default: self.default.clone() }
+    }
+
     /// All Secrets, each once.
     #[must_use]
     pub fn secrets(&self) -> Vec<Arc<str>> {

@@ -1,27 +1,34 @@
-//! Which class an Ingress belongs to.
+//! Which class an Ingress belongs to, and the Service of a class.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::view::annotations::INGRESS_CLASS;
 use api::view::{Ingress, IngressClass};
 
+/// The most characters of the name of a Service.
+const LONGEST_NAME: usize = 63;
+
 /// The class of an Ingress, if it is implemented here. The annotation wins over the member; without both it is the default
-/// class, the oldest one if there are several.
+/// class ([`IngressClass::default_of`]).
 pub(super) fn class_of<'a>(
     ingress: &Ingress,
     classes: &'a BTreeMap<Arc<str>, Arc<IngressClass>>,
     controllers: &[Box<str>],
 ) -> Option<&'a Arc<str>> {
-    let named = ingress.metadata.annotation(INGRESS_CLASS).or(ingress.spec.ingress_class_name.as_deref());
-    let (name, class) = match named {
-        Some(name) => classes.get_key_value(name)?,
-        None => {
-            let defaults = classes.iter().filter(|(_, class)| class.is_default());
-            defaults.min_by_key(|(name, class)| (&class.metadata.creation_timestamp, *name))?
-        }
-    };
+    let default = || IngressClass::default_of(classes.values().map(|class| &**class));
+    let name = ingress.class_name().or_else(|| default().map(|class| &*class.metadata.name))?;
+    let (name, class) = classes.get_key_value(name)?;
     controllers.contains(&class.spec.controller).then_some(name)
+}
+
+/// The name of the Service with the addresses of a class.
+pub(super) fn service_name(class: &str) -> String {
+    let name = format!("ingress-{}", class.replace('.', "-"));
+    if name.len() <= LONGEST_NAME && !class.contains('.') {
+        return name;
+    }
+    let hash = format!("-{:08x}", api::hash::fnv1a32(class.as_bytes()));
+    format!("{}{hash}", name.get(..LONGEST_NAME - hash.len()).unwrap_or(&name))
 }
 
 #[cfg(test)]
@@ -46,8 +53,9 @@ mod tests {
         let classes = BTreeMap::from([
             class("ours", ours, "2026-01-01T00:00:00Z", false),
             class("other", "x.io/y", "2026-01-01T00:00:00Z", false),
-            class("new-default", ours, "2026-01-03T00:00:00Z", true),
-            class("old-default", ours, "2026-01-02T00:00:00Z", true),
+            class("a-old-default", ours, "2026-01-02T00:00:00Z", true),
+            class("c-new-default", ours, "2026-01-03T00:00:00Z", true),
+            class("b-new-default", ours, "2026-01-03T00:00:00Z", true),
         ]);
         // Member, annotation, class.
         let cases = [
@@ -57,7 +65,7 @@ mod tests {
             (Some("other"), Some("ours"), Some("ours")),
             (Some("ours"), Some("other"), None),
             (None, Some("ours"), Some("ours")),
-            (None, None, Some("old-default")),
+            (None, None, Some("b-new-default")),
         ];
         for (member, annotation, want) in cases {
             let annotations = annotation.map_or_else(|| json!({}), |name| json!({"kubernetes.io/ingress.class": name}));
@@ -77,5 +85,14 @@ mod tests {
             &["x.io/y".into()],
         );
         assert_eq!(taken_over.map(|name| &**name), Some("other"));
+    }
+
+    #[test]
+    fn names_of_services_are_valid_and_differ() {
+        assert_eq!(service_name("waypost"), "ingress-waypost");
+        let long = "n".repeat(253);
+        let names = ["a.b", "a-b", "a.b.c", &long, &format!("{long}m")].map(service_name);
+        assert!(names.iter().all(|name| name.len() <= LONGEST_NAME && !name.contains('.')), "{names:?}");
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len(), "{names:?}");
     }
 }

@@ -18,7 +18,8 @@ use super::settings::Settings;
 use super::target::service_key;
 use super::{Finding, IngressState, Options, VirtualGateway};
 
-use gateway::{ClassState, Host, hosts_of};
+pub use gateway::Host;
+use gateway::{ClassState, hosts_of};
 
 /// A change of an object; none is its deletion. Keys are `name` for classes and `namespace/name` for everything else.
 #[derive(Clone, PartialEq, Debug)]
@@ -47,6 +48,8 @@ pub enum SecretState {
 pub struct Touched {
     /// Classes whose gateway differs, or is there no longer.
     pub classes: BTreeSet<Arc<str>>,
+    /// Hosts whose rules differ, by class; none is the host of the rules for all other hosts.
+    pub hosts: BTreeMap<Arc<str>, BTreeSet<Host>>,
     /// Ingresses whose state may differ.
     pub ingresses: BTreeSet<Arc<str>>,
 }
@@ -64,6 +67,9 @@ pub struct Ingresses {
     gateways: BTreeMap<Arc<str>, ClassState>,
 }
 
+/// What is to be computed again, by class: these hosts, and whether the certificates.
+type Stale = BTreeMap<Arc<str>, (BTreeSet<Host>, bool)>;
+
 #[derive(Clone, Debug)]
 struct Entry {
     parsed: Arc<Parsed>,
@@ -79,14 +85,30 @@ impl Ingresses {
 
     /// Applies a change.
     pub fn apply(&mut self, change: Change) -> Touched {
-        let mut touched = Touched::default();
-        match change {
-            Change::Class(name, class) => self.set_class(&name, class, &mut touched),
-            Change::Ingress(key, ingress) => self.set_ingress(&key, ingress, &mut touched),
-            Change::Service(key, service) => self.set_service(&key, service, &mut touched),
-            Change::Secret(key, state) => self.set_secret(&key, state, &mut touched),
+        self.apply_all([change])
+    }
+
+    /// Applies changes. What several of them affect is computed once.
+    pub fn apply_all(&mut self, changes: impl IntoIterator<Item = Change>) -> Touched {
+        let (mut touched, mut stale) = (Touched::default(), Stale::new());
+        for change in changes {
+            match change {
+                Change::Class(name, class) => self.set_class(&name, class, &mut touched),
+                Change::Ingress(key, ingress) => self.set_ingress(&key, ingress, &mut stale, &mut touched),
+                Change::Service(key, service) => self.set_service(&key, service, &mut stale),
+                Change::Secret(key, state) => self.set_secret(&key, state, &mut stale),
+            }
+        }
+        for (class, (hosts, certificates)) in stale {
+            self.refresh(&class, &hosts, certificates, &mut touched);
         }
         touched
+    }
+
+    /// The class of an Ingress, if that is implemented here.
+    #[must_use]
+    pub fn class(&self, key: &str) -> Option<&Arc<str>> {
+        self.ingresses.get(key)?.class.as_ref()
     }
 
     /// The gateways of all classes that are implemented here.
@@ -128,6 +150,7 @@ impl Ingresses {
             Some(class) => drop(self.classes.insert(name.clone(), class)),
             None => drop(self.classes.remove(name)),
         }
+        let earlier = (std::mem::take(&mut touched.classes), std::mem::take(&mut touched.hosts));
         let before = std::mem::take(&mut self.gateways);
         for (name, class) in &self.classes {
             if self.options.controllers.contains(&class.spec.controller) {
@@ -151,23 +174,30 @@ impl Ingresses {
         }
         // Only what differs counts.
         let is_same = |name: &Arc<str>| before.get(name).map(|state| &state.gateway) == self.gateway(name);
-        touched.classes = before.keys().chain(self.gateways.keys()).filter(|name| !is_same(name)).cloned().collect();
+        let differing = before.keys().chain(self.gateways.keys()).filter(|name| !is_same(name));
+        touched.classes = earlier.0.into_iter().chain(differing.cloned()).collect();
+        touched.hosts = earlier.1;
+        for name in &touched.classes {
+            let tables =
+                [before.get(name), self.gateways.get(name)].into_iter().flatten().map(|state| &state.gateway.table);
+            let hosts = tables.flat_map(|table| table.hosts().map(Option::<&Arc<str>>::cloned));
+            touched.hosts.entry(name.clone()).or_default().extend(hosts);
+        }
     }
 
-    fn set_ingress(&mut self, key: &Arc<str>, ingress: Option<Arc<Ingress>>, touched: &mut Touched) {
+    fn set_ingress(&mut self, key: &Arc<str>, ingress: Option<Arc<Ingress>>, stale: &mut Stale, touched: &mut Touched) {
         if self.ingresses.get(key).map(|entry| &entry.parsed.ingress) == ingress.as_ref() {
             return;
         }
         touched.ingresses.insert(key.clone());
-        let mut hosts = BTreeMap::<Arc<str>, (BTreeSet<Host>, bool)>::new();
         if let Some(entry) = self.ingresses.remove(key) {
             self.index_services(&entry.parsed, false);
             if let Some((class, state)) =
                 entry.class.and_then(|class| Some((class.clone(), self.gateways.get_mut(&class)?)))
             {
-                let touched = hosts.entry(class).or_default();
-                touched.0.extend(state.detach(&entry.parsed));
-                touched.1 |= !entry.parsed.ingress.spec.tls.is_empty();
+                let stale = stale.entry(class).or_default();
+                stale.0.extend(state.detach(&entry.parsed));
+                stale.1 |= !entry.parsed.ingress.spec.tls.is_empty();
             }
         }
         if let Some(ingress) = ingress {
@@ -177,18 +207,15 @@ impl Ingresses {
             self.index_services(&parsed, true);
             if let Some((class, state)) = class.as_ref().and_then(|class| Some((class, self.gateways.get_mut(class)?)))
             {
-                let touched = hosts.entry(class.clone()).or_default();
-                touched.0.extend(state.attach(&parsed));
-                touched.1 |= !parsed.ingress.spec.tls.is_empty();
+                let stale = stale.entry(class.clone()).or_default();
+                stale.0.extend(state.attach(&parsed));
+                stale.1 |= !parsed.ingress.spec.tls.is_empty();
             }
             self.ingresses.insert(key.clone(), Entry { parsed, class });
         }
-        for (class, (hosts, has_tls)) in hosts {
-            self.refresh(&class, &hosts, has_tls, touched);
-        }
     }
 
-    fn set_service(&mut self, key: &Arc<str>, service: Option<Arc<Service>>, touched: &mut Touched) {
+    fn set_service(&mut self, key: &Arc<str>, service: Option<Arc<Service>>, stale: &mut Stale) {
         let part = |service: &Service| (service.spec.kind.clone(), service.spec.ports.clone());
         let before = self.services.get(key).map(|service| part(service));
         let is_same = before == service.as_deref().map(part);
@@ -199,18 +226,14 @@ impl Ingresses {
         if is_same {
             return;
         }
-        let mut hosts = BTreeMap::<Arc<str>, BTreeSet<Host>>::new();
         for entry in self.by_service.get(key).into_iter().flatten().filter_map(|key| self.ingresses.get(key)) {
             if let Some(class) = &entry.class {
-                hosts.entry(class.clone()).or_default().extend(hosts_of(&entry.parsed));
+                stale.entry(class.clone()).or_default().0.extend(hosts_of(&entry.parsed));
             }
-        }
-        for (class, hosts) in hosts {
-            self.refresh(&class, &hosts, false, touched);
         }
     }
 
-    fn set_secret(&mut self, key: &Arc<str>, state: Option<SecretState>, touched: &mut Touched) {
+    fn set_secret(&mut self, key: &Arc<str>, state: Option<SecretState>, stale: &mut Stale) {
         let before = match state {
             Some(state) => self.secrets.insert(key.clone(), state),
             None => self.secrets.remove(key),
@@ -218,9 +241,8 @@ impl Ingresses {
         if before.as_ref() == self.secrets.get(key) {
             return;
         }
-        let names: Vec<_> = self.gateways.keys().cloned().collect();
-        for name in names {
-            self.refresh(&name, &BTreeSet::new(), true, touched);
+        for name in self.gateways.keys() {
+            stale.entry(name.clone()).or_default().1 = true;
         }
     }
 

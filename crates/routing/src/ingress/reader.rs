@@ -4,18 +4,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use api::view::StringMap;
+use api::view::ingress::setting;
 use ipnet::IpNet;
 
 use super::{Finding, Reason};
 
-/// The prefix of the annotations of ingress-nginx.
-pub(super) const NGINX: &str = "nginx.ingress.kubernetes.io/";
-/// Our own prefix; it wins over that of ingress-nginx.
-pub(super) const OWN: &str = "waypost.dev/";
-
 /// Reads annotations, and collects what is wrong with them.
 pub(super) struct Reader<'a> {
-    annotations: &'a StringMap,
+    pub(super) annotations: &'a StringMap,
     /// What is wrong so far.
     pub(super) findings: Vec<Finding>,
 }
@@ -27,8 +23,7 @@ impl<'a> Reader<'a> {
 
     /// The value with one of both prefixes, without the spaces around it; none when it is empty.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
-        let get = |prefix: &str| self.annotations.get(&format!("{prefix}{key}"));
-        get(OWN).or_else(|| get(NGINX)).map(str::trim).filter(|text| !text.is_empty())
+        setting(self.annotations, key)
     }
 
     /// The value of the first key that is present.

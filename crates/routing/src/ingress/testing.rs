@@ -98,7 +98,11 @@ pub(super) fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 pub(super) fn rule(all: &Ingresses, host: &str, path: &str, pairs: &[(&str, &str)]) -> Option<Arc<Rule>> {
     let headers = headers(pairs);
     let request = RequestView { method: &Method::GET, host, path, query: None, headers: &headers };
-    all.gateway(CLASS).unwrap().table.find(&request).cloned()
+    let table = &all.gateway(CLASS).unwrap().table;
+    let found = table.find(&request);
+    let explained = table.explain(&request).into_iter().find(|one| one.failed.is_none());
+    assert_eq!(explained.map(|one| one.rule), found, "{host}{path}");
+    found.cloned()
 }
 
 /// The Services of a request, with their weights when there are several; `404` without a rule.

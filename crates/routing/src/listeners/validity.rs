@@ -170,6 +170,7 @@ fn certificate(
     }
     match reader.secret(&key) {
         Some(SecretState::Certificate) => Ok(key),
+        Some(SecretState::Passwords) => Err(Verdict::bad(invalid, format!("Secret \"{key}\" has no certificate"))),
         Some(SecretState::Invalid(why)) => Err(Verdict::bad(invalid, format!("Secret \"{key}\": {why}"))),
         None => Err(Verdict::bad(invalid, format!("Secret \"{key}\" does not exist"))),
     }

@@ -40,6 +40,19 @@ fn deny_beats_allow() {
 }
 
 #[test]
+fn a_policy_cannot_admit_what_those_around_it_refuse() {
+    let within = |allow: &str, outer: Option<Policy>| {
+        let outer = outer.map(Arc::new);
+        Policy { outer, allow: vec![allow.parse().unwrap()], ..Policy::default() }
+    };
+    let policy = within("10.1.0.0/16", Some(within("10.0.0.0/8", Some(within("10.1.2.0/24", None)))));
+    for (client, admitted) in [("10.1.2.3", true), ("10.1.3.3", false), ("10.2.2.3", false), ("192.0.2.1", false)] {
+        assert_eq!(policy.admits(client.parse().unwrap()), admitted, "{client}");
+    }
+    assert_eq!(policy.layers().count(), 3);
+}
+
+#[test]
 fn templates_have_the_values_of_the_request() {
     let mut headers = HeaderMap::new();
     headers.insert("x-team", "blue".parse().unwrap());

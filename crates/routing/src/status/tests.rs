@@ -168,6 +168,13 @@ fn ancestors_of_a_policy_are_gateways() {
     assert_eq!(status["ancestors"][0]["ancestorRef"], reference);
     assert_eq!(policy(&status, &state(&["ns/gw"]), EARLIER), None);
     assert_eq!(policy(&status, &state(&[]), NOW), Some(json!({ "ancestors": [] })));
+    let route = Ancestor { group: GROUP, kind: "HTTPRoute", key: "ns/web".into() };
+    let unattached =
+        TrafficPolicyState { generation: 5, ancestors: vec![route], accepted: good(), resolved_refs: good() };
+    let written = traffic_policy(&Value::Null, &unattached, NOW).expect("a status");
+    let reference = json!({ "group": GROUP, "kind": "HTTPRoute", "namespace": "ns", "name": "web" });
+    assert_eq!(written["ancestors"][0]["ancestorRef"], reference, "of a policy without a Gateway it is the target");
+    assert_eq!(traffic_policy(&written, &unattached, EARLIER), None);
     let many: Vec<_> = (0..20).map(|n| format!("ns/gw{n}")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
     let status = policy(&Value::Null, &state(&many), NOW).expect("a status");

@@ -1,7 +1,7 @@
 //! `waypost doctor`: why a Service does not work, and the command that repairs it.
 //!
-//! In: an API, and this machine. Out: one verdict for each Service, by [`cli::doctor`]; exit code 0 when all Services work, 1 when one
-//! does not, 2 when the API cannot be read. A failure that may be transient is checked again before it is reported. `--security` gathers
+//! In: an API, and this machine. Out: one verdict for each Service, and the findings for Gateways, routes and Ingresses, by
+//! [`cli::doctor`]; exit code 0 when nothing was found, 1 when something was, 2 when the API cannot be read. A failure that may be transient is checked again before it is reported. `--security` gathers
 //! other evidence and reports by [`cli::doctor::security`].
 //!
 //! ```text
@@ -23,7 +23,7 @@ use std::time::Duration;
 use api::value::ValueExt as _;
 use clap::Args;
 use cli::api_client::{ApiClient, ApiFlags};
-use cli::doctor::{Cluster, Evidence, Verdict, json, objects, run_checks, security as exposed, text};
+use cli::doctor::{Cluster, Evidence, Routes, Verdict, json, objects, run_checks, security as exposed, text};
 use cli::host::{AnnouncedObjects, Announcements};
 use cli::terminal;
 use futures_util::{StreamExt as _, stream};
@@ -85,18 +85,18 @@ pub(crate) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
         return exposure(arguments);
     }
     let found = server::runtime().and_then(|runtime| runtime.block_on(check(arguments)));
-    let verdicts = match found {
-        Ok(verdicts) => verdicts,
+    let (verdicts, routes) = match found {
+        Ok(found) => found,
         Err(error) => {
             crate::log::fatal(&error);
             std::process::exit(2);
         }
     };
     terminal::print(&match arguments.output {
-        Output::Text => text(&verdicts, arguments.name.is_some()),
-        Output::Json => json(&verdicts),
+        Output::Text => text(&verdicts, arguments.name.is_some()) + &routes.text(),
+        Output::Json => json(&verdicts, &routes),
     })?;
-    if verdicts.iter().any(Verdict::has_failed) {
+    if verdicts.iter().any(Verdict::has_failed) || routes.has_failed() {
         std::process::exit(1);
     }
     Ok(())
@@ -121,23 +121,29 @@ fn exposure(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Runs all checks, again while a failure may be transient.
-async fn check(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
-    let mut verdicts = check_once(arguments).await?;
+async fn check(arguments: &Arguments) -> anyhow::Result<(Vec<Verdict>, Routes)> {
+    let mut found = check_once(arguments).await?;
     for _ in 1..ATTEMPTS {
-        if !verdicts.iter().any(Verdict::is_transient) {
+        if !found.0.iter().any(Verdict::is_transient) {
             break;
         }
         tokio::time::sleep(RETRY_DELAY).await;
-        verdicts = check_once(arguments).await?;
+        found = check_once(arguments).await?;
     }
-    Ok(verdicts)
+    Ok(found)
 }
 
-async fn check_once(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
+async fn check_once(arguments: &Arguments) -> anyhow::Result<(Vec<Verdict>, Routes)> {
     let mut api = arguments.api.client()?;
     let domain = arguments.cluster_domain.trim_matches('.');
     let mut cluster = objects::read(&mut api, &arguments.namespace, domain).await?;
     cluster.announcements = announcements(&mut api, &cluster).await;
+    // A named Service is checked alone.
+    let namespace = (!arguments.all_namespaces).then_some(&*arguments.namespace);
+    let routes = match arguments.name {
+        None => Routes::read(&mut api, &cluster, namespace).await,
+        Some(_) => Routes::default(),
+    };
     let machine = machine::read(&cluster, arguments.node_name.as_deref(), arguments.from);
     let prober = Prober::new(&cluster, &machine, Limits::THOROUGH).await;
     let snapshot = cluster.snapshot();
@@ -148,7 +154,7 @@ async fn check_once(arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
         let evidence = Evidence { namespace, name, cluster, machine, probes: &probes, diagnosis: None };
         run_checks(&evidence.diagnosed(snapshot))
     });
-    Ok(verdicts.buffered(CONCURRENCY).collect().await)
+    Ok((verdicts.buffered(CONCURRENCY).collect().await, routes))
 }
 
 /// The announcements of load-balancer addresses, where there are any; none when they may not be read.

@@ -12,7 +12,7 @@ use kernel::addresses::Addresses as _;
 use plan::Redirect;
 use tokio::sync::watch;
 
-use crate::config::{ProxyArguments, ProxyMode};
+use crate::config::{IngressArguments, ProxyArguments, ProxyMode};
 
 /// Event source component.
 const COMPONENT: &str = "waypost-gateway";
@@ -26,7 +26,7 @@ impl Gateway {
     pub(super) fn start(
         source: Arc<dyn Source>,
         remote: &Remote,
-        proxy: &ProxyArguments,
+        (proxy, ingress): (&ProxyArguments, &IngressArguments),
         balances: bool,
     ) -> anyhow::Result<Self> {
         if !balances || proxy.proxy_mode == ProxyMode::None {
@@ -38,6 +38,7 @@ impl Gateway {
             node,
             addresses: own_addresses(),
             limits: Limits::default(),
+            ingress: ingress.options(),
             events: Arc::new(move |notice| recorder.record(finding(notice))),
         };
         let running = gateway::Gateway::start(source, settings)?;

@@ -26,7 +26,8 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             Remote::new(&kubeconfig).with_context(|| format!("reading the kubeconfig {}", kubeconfig.display()))?;
         credentials.keep(&remote);
         let balances = arguments.does(Role::Proxy);
-        let gateway = Gateway::start(Arc::new(remote.clone()), &remote, &arguments.proxy, balances)?;
+        let settings = (&arguments.proxy, &arguments.ingress);
+        let gateway = Gateway::start(Arc::new(remote.clone()), &remote, settings, balances)?;
         let environment = Environment {
             source: &remote,
             redirects: gateway.redirects(),

@@ -256,6 +256,7 @@ fn options(
         ranges: ranges.clone(),
         plugins: admission_plugins(arguments),
         allocates_pod_cidrs: arguments.allocate_node_cidrs.unwrap_or_default(),
+        ingresses: arguments.ingress.served(),
         connections: connection_limits(arguments),
         max_in_flight: arguments.max_requests_inflight,
         request_timeout: arguments.request_timeout,

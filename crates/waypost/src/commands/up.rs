@@ -64,7 +64,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         };
         let on_loopback = settings.service_cluster_ip_range.iter().any(|range| range.addr().is_loopback());
         let balances = settings.balancing.is_on() && !rootless;
-        let gateway = Gateway::start(api.source.clone(), &api.remote, &proxying, balances)?;
+        let gateway = Gateway::start(api.source.clone(), &api.remote, (&proxying, &settings.ingress), balances)?;
         let environment = Environment {
             source: &*api.source,
             redirects: gateway.redirects(),

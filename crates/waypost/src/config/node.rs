@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ipnet::IpNet;
 
-use super::{AgentArguments, DataDir, DnsArguments, JoinArguments, ProxyArguments};
+use super::{AgentArguments, DataDir, DnsArguments, IngressArguments, JoinArguments, ProxyArguments};
 
 /// Settings of a node.
 #[derive(Args, Debug, Clone)]
@@ -38,6 +38,8 @@ pub(crate) struct NodeArguments {
     pub(crate) cluster_domain: String,
     #[command(flatten)]
     pub(crate) proxy: ProxyArguments,
+    #[command(flatten)]
+    pub(crate) ingress: IngressArguments,
     #[command(flatten)]
     pub(crate) dns: DnsArguments,
     #[command(flatten)]

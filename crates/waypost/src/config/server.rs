@@ -12,7 +12,7 @@ use api::admission::Plugin;
 use api::gateway_api::Channel;
 
 use super::values::{count, lifetime, port_range, seconds, token_lifetime};
-use super::{AuditArguments, DataDir, EncryptionArguments, LoadBalancerArguments, ReachedArguments};
+use super::{AuditArguments, DataDir, EncryptionArguments, IngressArguments, LoadBalancerArguments, ReachedArguments};
 
 /// Operations on a store.
 #[derive(Subcommand, Debug)]
@@ -198,6 +198,8 @@ pub(crate) struct ServerArguments {
     pub(crate) encryption: EncryptionArguments,
     #[command(flatten)]
     pub(crate) balancing: LoadBalancerArguments,
+    #[command(flatten)]
+    pub(crate) ingress: IngressArguments,
 }
 
 /// Which kinds of the Gateway API are installed.

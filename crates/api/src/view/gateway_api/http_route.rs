@@ -150,18 +150,24 @@ pub struct Retry {
     pub backoff: Option<Box<str>>,
 }
 
-/// Session persistence (experimental channel).
+/// Session persistence (experimental channel): the fields of version 1.7, and those of 1.6 that it replaced.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionPersistence {
-    /// Name of the cookie or header.
-    pub session_name: Option<Box<str>>,
     /// `Cookie` or `Header`.
     #[serde(rename = "type", deserialize_with = "or_default")]
     pub kind: SessionPersistenceKind,
     /// How long a session lasts, as a duration.
     pub absolute_timeout: Option<Box<str>>,
-    /// Settings of the cookie.
+    /// The cookie.
+    pub cookie: Option<SessionCookie>,
+    /// The header.
+    pub header: Option<SessionHeader>,
+    /// Name of the cookie or header (1.6).
+    pub session_name: Option<Box<str>>,
+    /// How long a session lasts without requests, as a duration (1.6).
+    pub idle_timeout: Option<Box<str>>,
+    /// Settings of the cookie (1.6).
     pub cookie_config: Option<SessionCookie>,
 }
 
@@ -178,10 +184,22 @@ pub enum SessionPersistenceKind {
     Unknown,
 }
 
+/// The header of a session.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(default)]
+pub struct SessionHeader {
+    /// Its name.
+    pub name: Box<str>,
+}
+
 /// Settings of a session cookie.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionCookie {
+    /// Its name; one is generated if it is not given.
+    pub name: Option<Box<str>>,
+    /// Its path; `/` if it is not given.
+    pub path: Option<Box<str>>,
     /// `Session` (the default) or `Permanent`.
     pub lifetime_type: Option<Box<str>>,
 }

@@ -2,60 +2,14 @@
 //! ReferenceGrant may permit them later.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use api::view::gateway_api::{BackendRef, CertificateValidation, Filter, Gateway, Listener, ObjectRef, ParentRef};
-use store::{Key, Table};
+use api::view::gateway_api::{
+    BackendRef, CertificateValidation, Filter, Gateway, Listener, Material, ObjectRef, ParentRef,
+};
 
+use super::super::references::{Reference, Referenced};
 use crate::objects::gateway_api::{Object, service_key};
 use crate::objects::split;
-
-/// An object that is referred to.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Reference {
-    pub(super) kind: Referenced,
-    /// `namespace/name`
-    pub(super) key: Arc<str>,
-}
-
-/// The kind of an object that is referred to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Referenced {
-    Service,
-    Secret,
-    ConfigMap,
-}
-
-impl Referenced {
-    /// The kind that is stored in a table.
-    pub(super) fn of_table(table: Table) -> Option<Self> {
-        [Self::Service, Self::Secret, Self::ConfigMap].into_iter().find(|kind| kind.table() == table.as_str())
-    }
-
-    const fn table(self) -> &'static str {
-        match self {
-            Self::Service => "services/specs",
-            Self::Secret => "secrets",
-            Self::ConfigMap => "configmaps",
-        }
-    }
-
-    fn named(kind: &str) -> Option<Self> {
-        match kind {
-            "Service" => Some(Self::Service),
-            "Secret" => Some(Self::Secret),
-            "ConfigMap" => Some(Self::ConfigMap),
-            _ => None,
-        }
-    }
-}
-
-impl Reference {
-    /// Its key in the store.
-    pub(super) fn store_key(&self) -> Key {
-        Key::new(Table::named(self.kind.table()), &*self.key)
-    }
-}
 
 /// The references of an object with this key.
 pub(super) fn of(object: &Object, key: &str) -> BTreeSet<Reference> {
@@ -90,9 +44,30 @@ pub(super) fn of(object: &Object, key: &str) -> BTreeSet<Reference> {
             }
             found.objects(&policy.spec.validation.ca_certificate_refs, "ConfigMap");
         }
+        Object::TrafficPolicy(Some(policy)) => {
+            for target in &policy.spec.target_refs {
+                if target.group.is_empty() && &*target.kind == "Service" {
+                    found.add(Referenced::Service, &format!("{namespace}/{}", target.name));
+                }
+            }
+            let secrets = policy.materials().into_iter().filter_map(|material| match material {
+                Material::Secret(key) => Some(key),
+                Material::ConfigMap(_) => None,
+            });
+            secrets.for_each(|key| found.add(Referenced::Secret, &key));
+        }
         _ => {}
     }
     found.all
+}
+
+fn named(kind: &str) -> Option<Referenced> {
+    match kind {
+        "Service" => Some(Referenced::Service),
+        "Secret" => Some(Referenced::Secret),
+        "ConfigMap" => Some(Referenced::ConfigMap),
+        _ => None,
+    }
 }
 
 struct Found<'a> {
@@ -106,7 +81,7 @@ impl Found<'_> {
     }
 
     fn object(&mut self, reference: &ObjectRef, default: &str) {
-        if let Some(kind) = Referenced::named(reference.kind_or(default)).filter(|_| reference.group().is_empty()) {
+        if let Some(kind) = named(reference.kind_or(default)).filter(|_| reference.group().is_empty()) {
             self.add(kind, &reference.key(self.namespace));
         }
     }

@@ -54,6 +54,12 @@ pub(crate) fn internal(annotations: &Annotations) -> Option<&'static str> {
     INTERNAL.iter().find(asks).map(|(key, _)| *key)
 }
 
+/// Whether an annotation says which address a load balancer gets.
+pub(crate) fn concerns_address(key: &str) -> bool {
+    let mut lists = [ADDRESS_KEYS, POOL_KEYS, SHARING_KEYS].into_iter();
+    lists.any(|keys| keys.contains(&key)) || INTERNAL.iter().any(|(internal, _)| *internal == key)
+}
+
 /// The annotation and value of the requested pool.
 pub(crate) fn pool(annotations: &Annotations) -> Option<(&'static str, &str)> {
     first(annotations, &POOL_KEYS)

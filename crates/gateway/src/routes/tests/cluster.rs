@@ -12,7 +12,7 @@ use crate::controller::{Gateway, Settings};
 use crate::tests::next_answer;
 
 /// A Service with one endpoint.
-fn service(memory: &Memory, name: &str, pod: SocketAddr) {
+pub(super) fn service(memory: &Memory, name: &str, pod: SocketAddr) {
     memory.put(
         &kinds::service::KIND,
         json!({
@@ -66,6 +66,7 @@ fn objects_become_listeners_and_rules_and_changes_close_no_connection() {
             node: "n1".to_owned(),
             addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
             limits: Limits::default(),
+            ingress: routing::ingress::Options::default(),
             events: Arc::new(|_| {}),
         },
     )

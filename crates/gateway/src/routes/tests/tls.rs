@@ -14,20 +14,20 @@ use super::super::trust::ConfigMap;
 use super::*;
 
 /// A CA, and certificates that it signs.
-struct Ca {
+pub(super) struct Ca {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     der: CertificateDer<'static>,
 }
 
 /// A certificate with its key, as PEM.
-struct Identity {
+pub(super) struct Identity {
     chain: String,
     key: String,
 }
 
 impl Ca {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "CA of a test");
@@ -36,7 +36,7 @@ impl Ca {
         Self { pem: certificate.pem(), der: certificate.der().clone(), issuer: Issuer::new(params, key) }
     }
 
-    fn sign(&self, names: &[&str]) -> Identity {
+    pub(super) fn sign(&self, names: &[&str]) -> Identity {
         let (uris, hosts): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| name.contains("://"));
         let hosts: Vec<String> = hosts.into_iter().map(str::to_owned).collect();
         let mut params = CertificateParams::new(hosts).expect("parameters");
@@ -63,12 +63,16 @@ impl Identity {
     }
 }
 
-/// Adds a Secret of namespace `shop`.
-fn secret(trust: &mut Trust, name: &str, identity: &Identity) {
+/// A Secret of namespace `shop`.
+pub(super) fn secret_of(name: &str, identity: &Identity) -> Value {
     let data = json!({"tls.crt": STANDARD.encode(&identity.chain), "tls.key": STANDARD.encode(&identity.key)});
     let metadata = json!({"namespace": "shop", "name": name});
-    let secret = json!({"metadata": metadata, "type": "kubernetes.io/tls", "data": data});
-    let secret = serde_json::from_value(secret).expect("a Secret");
+    json!({"metadata": metadata, "type": "kubernetes.io/tls", "data": data})
+}
+
+/// Adds a Secret of namespace `shop`.
+fn secret(trust: &mut Trust, name: &str, identity: &Identity) {
+    let secret = serde_json::from_value(secret_of(name, identity)).expect("a Secret");
     let state = trust.apply_secret(&format!("shop/{name}").into(), Some(&secret));
     assert_eq!(state, Some(routing::cluster::SecretState::Certificate));
 }
@@ -81,9 +85,14 @@ fn config_map(trust: &mut Trust, name: &str, pem: &str) {
     assert_eq!(state, Some(routing::cluster::CaState::Bundle));
 }
 
-type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
+pub(super) type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 
 fn client(gateway: &TestGateway, ca: &Ca, name: &str, own: Option<&Identity>) -> Tls {
+    over(gateway.connect(), ca, name, own)
+}
+
+/// TLS for a server name.
+pub(super) fn over(stream: TcpStream, ca: &Ca, name: &str, own: Option<&Identity>) -> Tls {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.expect("versions").with_root_certificates(ca.roots());
@@ -93,10 +102,10 @@ fn client(gateway: &TestGateway, ca: &Ca, name: &str, own: Option<&Identity>) ->
     };
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let connection = rustls::ClientConnection::new(Arc::new(config), name).expect("a connection");
-    rustls::StreamOwned::new(connection, gateway.connect())
+    rustls::StreamOwned::new(connection, stream)
 }
 
-fn ask(mut tls: Tls, text: &str) -> std::io::Result<String> {
+pub(super) fn ask(mut tls: Tls, text: &str) -> std::io::Result<String> {
     tls.write_all(text.as_bytes())?;
     let mut all = Vec::new();
     match tls.read_to_end(&mut all) {
@@ -297,7 +306,8 @@ fn another_ca_takes_effect_for_known_backends_and_the_gateway_shows_its_certific
     assert_eq!(code(&gateway.get("bare", "/")), 502, "without a certificate of its own");
     let upstream = gateway.pools.upstream(&target, Some(&own), &gateway.trust);
     let metrics = gateway.metrics.routing().for_route("shop/public", &route_id("web"));
-    let rule = Arc::new(CompiledRule::new(&to, |_| Some(Arc::clone(&upstream)), metrics));
+    let means = (&gateway.enforcer, &gateway.trust.passwords);
+    let rule = Arc::new(CompiledRule::new(&to, |_| Some(Arc::clone(&upstream)), metrics, means));
     let state = RouteState {
         generation: 1,
         created: "".into(),

@@ -70,3 +70,24 @@ async fn nodes_may_read_cas_of_policies() {
     assert!(!refers(std::slice::from_ref(&policy), Referenced::ConfigMap, "other").await);
     assert!(!refers(&[policy], Referenced::Secret, "ca").await);
 }
+
+#[tokio::test]
+async fn nodes_may_read_the_passwords_of_policies() {
+    let passwords = |kind: &str, key: &str| {
+        let metadata = json!({"namespace": "shop", "name": "web"});
+        (SECRETS, json!({"metadata": metadata, "type": kind, "data": {key: "YTpi"}}))
+    };
+    let policy = |namespace: &str, secret: &str| {
+        let spec = json!({"targetRefs": [{"group": GROUP, "kind": "Gateway", "name": "public"}],
+            "authentication": {"basic": {"secretName": secret, "realm": "web"}}});
+        (TRAFFIC_POLICIES, json!({"metadata": {"namespace": namespace, "name": "p"}, "spec": spec}))
+    };
+    let may = async |objects: &[(&'static str, Value)]| refers(objects, Referenced::Secret, "web").await;
+    assert!(may(&[passwords("Opaque", "auth"), policy("shop", "web")]).await);
+    assert!(!may(&[passwords("Opaque", "auth"), policy("other", "web")]).await, "a policy of another namespace");
+    assert!(!may(&[passwords("Opaque", "auth"), policy("shop", "other")]).await, "the name is that of the realm only");
+    assert!(!may(&[passwords("Opaque", "token"), policy("shop", "web")]).await, "no passwords");
+    assert!(!may(&[passwords("kubernetes.io/service-account-token", "auth"), policy("shop", "web")]).await);
+    assert!(!may(&[secret(TLS), policy("shop", "web")]).await, "certificates are for Gateways");
+    assert!(!may(&[passwords("Opaque", "auth")]).await, "nothing refers to it");
+}

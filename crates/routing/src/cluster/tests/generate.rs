@@ -19,7 +19,7 @@ impl Choices {
 }
 
 pub(super) fn changes() -> impl Strategy<Value = Vec<Change>> {
-    let one = (0_u8..14, prop::collection::vec(any::<u8>(), 24));
+    let one = (0_u8..17, prop::collection::vec(any::<u8>(), 24));
     prop::collection::vec(one.prop_map(|(kind, numbers)| change(kind, &mut Choices(numbers))), 1..60)
 }
 
@@ -63,13 +63,19 @@ fn change(kind: u8, choices: &mut Choices) -> Change {
             Change::Namespace(choices.pick(&["a", "b"]).into(), labels.map(|labels| labels.into_iter().collect()))
         }
         12 => {
-            let states = [None, Some(SecretState::Certificate), Some(SecretState::Invalid("odd".to_owned()))];
+            let states = [
+                None,
+                Some(SecretState::Certificate),
+                Some(SecretState::Passwords),
+                Some(SecretState::Invalid("odd".to_owned())),
+            ];
             Change::Secret(key, choices.pick(&states))
         }
-        _ => {
+        13 => {
             let states = [None, Some(CaState::Bundle), Some(CaState::Invalid("odd".to_owned()))];
             Change::ConfigMap(key, choices.pick(&states))
         }
+        _ => Change::TrafficPolicy(key, object(json!({ "spec": traffic_policy(choices) }), choices)),
     }
 }
 
@@ -187,7 +193,7 @@ fn http_route(choices: &mut Choices) -> Value {
     ]);
     let matches =
         choices.pick(&[json!([]), json!([]), json!([{ "path": { "type": "RegularExpression", "value": "[" } }])]);
-    let rule = json!({ "filters": filters, "matches": matches, "backendRefs": backends(choices) });
+    let rule = json!({ "name": "first", "filters": filters, "matches": matches, "backendRefs": backends(choices) });
     let second = json!({ "backendRefs": backends(choices) });
     let rules = choices.pick(&[json!([rule]), json!([rule, second]), json!([])]);
     json!({ "parentRefs": parents(choices), "hostnames": hostnames(choices), "rules": rules })
@@ -224,6 +230,42 @@ fn policy(choices: &mut Choices) -> Value {
             json!({ "hostname": "h", "wellKnownCACertificates": "Odd" }),
         ]),
     })
+}
+
+fn traffic_policy(choices: &mut Choices) -> Value {
+    let target = |choices: &mut Choices| {
+        let (group, kind) = choices.pick(&[
+            (api::view::gateway_api::GROUP, "Gateway"),
+            (api::view::gateway_api::GROUP, "Gateway"),
+            (api::view::gateway_api::GROUP, "ListenerSet"),
+            (api::view::gateway_api::GROUP, "HTTPRoute"),
+            (api::view::gateway_api::GROUP, "GRPCRoute"),
+            ("", "Service"),
+            ("", "Odd"),
+        ]);
+        let section = choices.pick(&[Value::Null, Value::Null, json!("l"), json!("first"), json!("tls")]);
+        json!({ "group": group, "kind": kind, "name": choices.pick(&["x", "x", "y"]), "sectionName": section })
+    };
+    let targets = [target(choices), target(choices)];
+    let restriction = choices.pick(&[
+        json!({}),
+        json!({ "requireHTTPS": true }),
+        json!({ "sourceRanges": { "allow": ["192.0.2.0/24"] }, "rateLimits": [{ "requests": 5, "per": "Second" }] }),
+        json!({ "authentication": { "basic": { "secretName": "x" } } }),
+        json!({ "authentication": { "external": { "url": "http://auth.test/$odd" } } }),
+    ]);
+    let method = choices.pick(&["Random", "RoundRobin", "Odd"]);
+    let mut spec = choices.pick(&[
+        json!({ "timeouts": { "read": "5s" } }),
+        json!({ "timeouts": { "connect": "1s" }, "slowStart": { "window": "10s" } }),
+        json!({ "loadBalancing": { "type": method } }),
+        json!({}),
+    ]);
+    for (field, value) in restriction.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    spec["targetRefs"] = json!(targets);
+    spec
 }
 
 fn service(choices: &mut Choices) -> Value {

@@ -9,11 +9,12 @@ use proptest::prelude::*;
 use super::generate::changes;
 use crate::cluster::{
     Change, ClassState, Cluster, GatewayState, ListenerSetState, Options, PolicyState, RouteState, Touched,
+    TrafficPolicyState,
 };
 use crate::model::{GatewayConfig, ListenerConfig, ListenerId, RouteId, RouteKind};
 
-/// The hostnames of a route at a listener, and its state.
-type Attachment = (Vec<Arc<str>>, RouteState);
+/// The hostnames of a route at a listener, its state, and what policies make of it there.
+type Attachment = (Vec<Arc<str>>, RouteState, Option<RouteState>);
 
 /// All that can be seen of a cluster.
 #[derive(PartialEq, Debug)]
@@ -22,6 +23,7 @@ struct Seen {
     gateways: BTreeMap<Arc<str>, GatewayState>,
     sets: BTreeMap<Arc<str>, ListenerSetState>,
     policies: BTreeMap<Arc<str>, PolicyState>,
+    traffic_policies: BTreeMap<Arc<str>, TrafficPolicyState>,
     routes: BTreeMap<RouteId, RouteState>,
     configs: BTreeMap<Arc<str>, Arc<GatewayConfig>>,
     attached: BTreeMap<(ListenerId, RouteId), Attachment>,
@@ -46,7 +48,8 @@ impl Seen {
         });
         for listener in parents {
             for (id, state, hostnames) in cluster.attached(&listener) {
-                attached.insert((listener.clone(), id.clone()), (hostnames.to_vec(), state.clone()));
+                let served = cluster.with_policies(&listener, id);
+                attached.insert((listener.clone(), id.clone()), (hostnames.to_vec(), state.clone(), served));
             }
         }
         Self {
@@ -57,6 +60,9 @@ impl Seen {
             gateways: keys().filter_map(|key| Some((Arc::clone(&key), cluster.gateway(&key)?.clone()))).collect(),
             sets: keys().filter_map(|key| Some((Arc::clone(&key), cluster.listener_set(&key)?.clone()))).collect(),
             policies: keys().filter_map(|key| Some((Arc::clone(&key), cluster.policy(&key)?.clone()))).collect(),
+            traffic_policies: keys()
+                .filter_map(|key| Some((Arc::clone(&key), cluster.traffic_policy(&key)?.clone())))
+                .collect(),
             routes,
             configs: cluster.configs().map(|config| (Arc::clone(&config.key), Arc::clone(config))).collect(),
             attached,
@@ -91,6 +97,8 @@ fn differing<K: Ord + Clone, V: PartialEq>(before: &BTreeMap<K, V>, after: &BTre
 fn check_touched(before: &Seen, after: &Seen, touched: &Touched) {
     assert_eq!(touched.classes, differing(&before.classes, &after.classes), "classes");
     assert_eq!(touched.policies, differing(&before.policies, &after.policies), "policies");
+    let traffic_policies = differing(&before.traffic_policies, &after.traffic_policies);
+    assert_eq!(touched.traffic_policies, traffic_policies, "traffic policies");
     assert_eq!(touched.routes, differing(&before.routes, &after.routes), "routes");
     assert_eq!(touched.configs, differing(&before.configs, &after.configs), "configs");
     let missed =
@@ -99,7 +107,8 @@ fn check_touched(before: &Seen, after: &Seen, touched: &Touched) {
     assert_eq!(missed(differing(&before.sets, &after.sets), &touched.sets), [], "sets");
     let content = |seen: &Seen| -> BTreeMap<_, _> {
         let content = |state: &RouteState| (state.rules.clone(), state.stream.clone(), Arc::clone(&state.created));
-        seen.attached.iter().map(|(key, (hosts, state))| (key.clone(), (hosts.clone(), content(state)))).collect()
+        let of = |(hosts, state, served): &Attachment| (hosts.clone(), content(state), served.as_ref().map(content));
+        seen.attached.iter().map(|(key, attachment)| (key.clone(), of(attachment))).collect()
     };
     let route_changes = differing(&content(before), &content(after));
     assert_eq!(touched.route_changes, route_changes, "routes of listeners");
@@ -125,6 +134,7 @@ fn place(change: &Change) -> (u8, Arc<str>) {
         Change::Namespace(key, _) => (11, Arc::clone(key)),
         Change::Secret(key, _) => (12, Arc::clone(key)),
         Change::ConfigMap(key, _) => (13, Arc::clone(key)),
+        Change::TrafficPolicy(key, _) => (14, Arc::clone(key)),
     }
 }
 
@@ -185,5 +195,6 @@ fn deletion(change: &Change) -> Change {
         Change::Namespace(key, _) => Change::Namespace(key, None),
         Change::Secret(key, _) => Change::Secret(key, None),
         Change::ConfigMap(key, _) => Change::ConfigMap(key, None),
+        Change::TrafficPolicy(key, _) => Change::TrafficPolicy(key, None),
     }
 }

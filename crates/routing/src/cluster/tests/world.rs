@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::cluster::{
     CaState, Change, Cluster, GatewayState, ListenerSetState, ListenerState, Options, ParentState, PolicyState,
-    RouteState, SecretState, Touched, Tri, Verdict,
+    RouteState, SecretState, Touched, TrafficPolicyState, Tri, Verdict,
 };
-use crate::model::{RouteId, RouteKind};
+use crate::model::{ListenerId, RouteId, RouteKind};
 
 /// The namespace of objects whose key has none.
 pub(super) const OWN: &str = "infra";
@@ -107,6 +107,16 @@ impl World {
         self.0.policy(&key(name)).expect("a policy")
     }
 
+    pub(super) fn traffic_policy(&self, name: &str) -> &TrafficPolicyState {
+        self.0.traffic_policy(&key(name)).expect("a policy")
+    }
+
+    /// A route as it is served at a listener.
+    pub(super) fn at(&self, listener: &ListenerId, kind: RouteKind, name: &str) -> RouteState {
+        let id = RouteId { kind, key: key(name) };
+        self.0.with_policies(listener, &id).unwrap_or_else(|| self.route(kind, name).clone())
+    }
+
     /// Names of the listeners that are served.
     pub(super) fn served(&self, gateway: &str) -> Vec<String> {
         let config = self.0.config(&key(gateway));
@@ -137,6 +147,7 @@ fn change(kind: &str, name: &str, object: Option<Value>) -> Change {
         "UDPRoute" => Change::UdpRoute(key(name), read(object)),
         "ReferenceGrant" => Change::ReferenceGrant(key(name), read(object)),
         "BackendTLSPolicy" => Change::BackendTlsPolicy(key(name), read(object)),
+        "TrafficPolicy" => Change::TrafficPolicy(key(name), read(object)),
         "Service" => Change::Service(key(name), read(object)),
         other => panic!("no kind {other}"),
     }

@@ -11,10 +11,7 @@ use super::{SecretState, Touched};
 use crate::model::{GatewayConfig, ListenerConfig, ListenerId, ListenerProtocol};
 
 /// A host; none for the rules without one.
-pub(super) type Host = Option<Arc<str>>;
-
-/// The most characters of the name of a Service.
-const LONGEST_NAME: usize = 63;
+pub type Host = Option<Arc<str>>;
 
 /// How an Ingress has a host. What comes first wins; Ingresses of the same role are ordered by age.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -135,6 +132,7 @@ impl ClassState {
             let table = &mut self.gateway.table;
             if table.get(host.as_deref()) != new.rules.as_ref() {
                 table.set(host.as_ref(), new.rules);
+                touched.hosts.entry(self.gateway.class.clone()).or_default().insert(host.clone());
                 differs = true;
             }
             let before = match new.findings.is_empty() {
@@ -254,16 +252,5 @@ fn config(class: &str, options: &Options, certificates: &ServerCertificates) -> 
         listener("http", 80, ListenerProtocol::Http, Vec::new()),
         listener("https", 443, ListenerProtocol::Https, certificates.secrets()),
     ];
-    let service = format!("{}/{}", options.namespace, service_name(class)).into();
-    GatewayConfig { key: key.clone(), service, listeners, client_certificate: None }
-}
-
-/// The name of the Service with the addresses of a class.
-fn service_name(class: &str) -> String {
-    let name = format!("ingress-{}", class.replace('.', "-"));
-    if name.len() <= LONGEST_NAME && !class.contains('.') {
-        return name;
-    }
-    let hash = format!("-{:08x}", api::hash::fnv1a32(class.as_bytes()));
-    format!("{}{hash}", name.get(..LONGEST_NAME - hash.len()).unwrap_or(&name))
+    GatewayConfig { key: key.clone(), service: options.service_of(class), listeners, client_certificate: None }
 }

@@ -203,12 +203,22 @@ proptest! {
             for class in before.gateways.keys() {
                 let is_same = before.gateway(class) == all.gateway(class);
                 prop_assert!(is_same || touched.classes.contains(class), "{:?} is not touched", class);
+                // The hosts that are touched are all that a copy of the table needs.
+                let mut copy = before.gateway(class).map(|gateway| gateway.table.clone()).unwrap_or_default();
+                let Some(now) = all.gateway(class) else { continue };
+                for host in touched.hosts.get(class).into_iter().flatten() {
+                    copy.take(host.as_ref(), &now.table, Arc::clone);
+                }
+                prop_assert_eq!(&copy, &now.table);
             }
             for key in before.ingresses.keys().chain(all.ingresses.keys()) {
                 let is_same = before.state(key) == all.state(key);
                 prop_assert!(is_same || touched.ingresses.contains(key), "{:?} is not touched by {:?}", key, step);
             }
         }
+        let mut at_once = cluster();
+        at_once.apply_all(steps.iter().map(change));
+        prop_assert_eq!(all.gateway(CLASS), at_once.gateway(CLASS));
         let new = from_scratch(&all);
         prop_assert_eq!(all.gateway(CLASS), new.gateway(CLASS));
         for key in all.ingresses.keys() {

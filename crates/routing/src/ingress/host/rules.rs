@@ -99,7 +99,7 @@ fn backend(rule: &PathRule<'_>, path: &Path<'_>, findings: &mut Vec<(Arc<str>, F
         let message = format!("path {}: {problem}; its requests fail with 500", path.path);
         findings.push((path.owner.key.clone(), Finding { reason: Reason::BackendInvalid, message }));
     }
-    Backend { weight: 1, target, filters: Vec::new(), mirrors: Vec::new() }
+    Backend { weight: 1, target, filters: Vec::new(), mirrors: Vec::new(), policy: None }
 }
 
 fn build(

@@ -1,6 +1,8 @@
 //! Who may send requests. An annotation that restricts access and cannot be honoured closes the rules: all requests fail,
 //! as with ingress-nginx.
 
+use api::view::ingress::password_secret;
+
 use crate::ingress::Reason;
 use crate::ingress::reader::{Reader, ranges};
 use crate::policy::{BasicAuth, ExternalAuth, PasswordFormat, Policy, Template};
@@ -46,16 +48,8 @@ fn basic(reader: &Reader<'_>, namespace: &str) -> Result<Option<BasicAuth>, Stri
         Some("basic") => (),
         Some(other) => return Err(format!("annotation auth-type: `{other}` is not supported, only basic")),
     }
-    let Some(secret) = reader.text("auth-secret") else {
-        return Err("annotation auth-secret: the Secret with the passwords is missing".to_owned());
-    };
-    let name = match secret.split_once('/') {
-        Some((other, _)) if other != namespace => {
-            return Err(format!("annotation auth-secret: `{secret}` is in another namespace"));
-        }
-        Some((_, name)) => name,
-        None => secret,
-    };
+    let secret =
+        password_secret(reader.annotations, namespace).map_err(|error| format!("annotation auth-secret: {error}"))?;
     let format = match reader.text("auth-secret-type") {
         None | Some("auth-file") => PasswordFormat::File,
         Some("auth-map") => PasswordFormat::Map,
@@ -64,7 +58,7 @@ fn basic(reader: &Reader<'_>, namespace: &str) -> Result<Option<BasicAuth>, Stri
     // The realm is a quoted string of a header.
     let realm = reader.text("auth-realm").unwrap_or_default().replace(['"', '\\'], "");
     let realm = realm.chars().filter(|c| !c.is_control()).collect::<String>();
-    Ok(Some(BasicAuth { realm: realm.into(), secret: format!("{namespace}/{name}").into(), format }))
+    Ok(Some(BasicAuth { realm: realm.into(), secret: secret.into(), format }))
 }
 
 fn external(reader: &mut Reader<'_>) -> Result<Option<ExternalAuth>, String> {

@@ -1,0 +1,5 @@
+//! Scenarios of layer 7: what is found, what is explained, and which rule takes a request.
+
+mod findings;
+mod requests;
+mod world;

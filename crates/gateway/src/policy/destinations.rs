@@ -1,0 +1,255 @@
+//! Servers for external authentication that are not Services: their addresses, and connections to them.
+//!
+//! In: scheme, host and port of a URL. Out: an upstream with the addresses of the host that may be used. Names are
+//! resolved by the machine, absolute, one lookup for all requests that wait for it; nothing is resolved for each request.
+//! The number of hosts that are remembered is limited, because a URL may depend on the request.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use http::Uri;
+use parking_lot::Mutex;
+use rustls::RootCertStore;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::time::timeout;
+
+use super::Permits;
+use super::external_auth::is_tls;
+use crate::endpoints::EndpointSet;
+use crate::limits::Limits;
+use crate::tls::backend::{self, Expected};
+use crate::upstream::Upstream;
+
+/// Hosts that are remembered.
+const MAX_HOSTS: usize = 512;
+/// Addresses of a host that are used.
+const MAX_ADDRESSES: usize = 16;
+/// Lookups at a time.
+const MAX_LOOKUPS: usize = 16;
+/// How long addresses are used.
+const LIFETIME: Duration = Duration::from_secs(30);
+/// Time limit of a lookup.
+const LOOKUP: Duration = Duration::from_secs(2);
+/// How long nothing is looked up after a lookup without result.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Where a URL leads.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Place {
+    pub(super) is_tls: bool,
+    /// In lower case, without brackets and final dot.
+    pub(super) host: Box<str>,
+    pub(super) port: u16,
+}
+
+/// All hosts that are known.
+pub(super) struct Destinations {
+    known: Mutex<HashMap<Place, Arc<Destination>>>,
+    /// Order of use.
+    clock: AtomicU64,
+    lookups: Arc<Semaphore>,
+    roots: Mutex<Option<Arc<RootCertStore>>>,
+    limits: Limits,
+    workers: usize,
+    permits: Permits,
+}
+
+struct Destination {
+    upstream: Arc<Upstream>,
+    used: AtomicU64,
+    /// When the addresses are looked up again.
+    expires: AsyncMutex<Option<Instant>>,
+}
+
+impl Place {
+    /// Where a URL leads, if that is well-formed and has no user name.
+    pub(super) fn of(uri: &Uri) -> Option<Self> {
+        let (is_tls, authority) = (is_tls(uri)?, uri.authority()?);
+        if authority.as_str().contains('@') {
+            return None;
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
+        let port = match authority.port() {
+            Some(port) => port.as_u16(),
+            None if authority.as_str().ends_with(':') => return None,
+            None => {
+                if is_tls {
+                    443
+                } else {
+                    80
+                }
+            }
+        };
+        (!host.is_empty() && port != 0).then(|| Self { is_tls, host: host.to_ascii_lowercase().into(), port })
+    }
+}
+
+impl Destinations {
+    pub(super) fn new(limits: Limits, workers: usize, permits: Permits) -> Self {
+        Self {
+            known: Mutex::default(),
+            clock: AtomicU64::new(0),
+            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            roots: Mutex::default(),
+            limits,
+            workers,
+            permits,
+        }
+    }
+
+    /// The upstream of a place; none if it has no address that may be used.
+    pub(super) async fn find(&self, place: &Place) -> Option<Arc<Upstream>> {
+        let destination = self.destination(place);
+        let mut expires = destination.expires.lock().await;
+        if expires.is_none_or(|at| at <= Instant::now()) {
+            let found = self.resolve(place).await;
+            let lifetime = if found.is_some() { LIFETIME } else { PAUSE };
+            *expires = Some(Instant::now() + lifetime);
+            // What was found before is better than nothing.
+            if let Some(usable) = found {
+                destination.upstream.update(&EndpointSet { usable, elsewhere: 0 }, self.workers);
+            }
+        }
+        drop(expires);
+        let has_address = !destination.upstream.backends.load().all().is_empty();
+        has_address.then(|| Arc::clone(&destination.upstream))
+    }
+
+    /// Closes connections that are idle since before `before`.
+    pub(super) fn sweep(&self, before: Instant) {
+        let all: Vec<_> = self.known.lock().values().cloned().collect();
+        all.iter().for_each(|one| one.upstream.sweep(before));
+    }
+
+    /// What is known of a place. The one that was not used for the longest time makes room.
+    fn destination(&self, place: &Place) -> Arc<Destination> {
+        let now = self.clock.fetch_add(1, Relaxed);
+        let mut known = self.known.lock();
+        if let Some(destination) = known.get(place) {
+            destination.used.store(now, Relaxed);
+            return Arc::clone(destination);
+        }
+        if known.len() >= MAX_HOSTS {
+            let oldest = known.iter().min_by_key(|(_, one)| one.used.load(Relaxed)).map(|(place, _)| place.clone());
+            oldest.iter().for_each(|place| drop(known.remove(place)));
+        }
+        let tls = place.is_tls.then(|| {
+            let expected = Expected { name: &place.host, names: &[], verify: true };
+            Arc::new(backend::config(&expected, self.roots(), None))
+        });
+        // It is named in messages of error pages, which no client sees.
+        let upstream = Arc::new(Upstream::new(&place.host, false, self.limits, tls, Arc::default()));
+        let (used, expires) = (AtomicU64::new(now), AsyncMutex::default());
+        let destination = Arc::new(Destination { upstream, used, expires });
+        known.insert(place.clone(), Arc::clone(&destination));
+        destination
+    }
+
+    /// The CAs of this machine, read once.
+    fn roots(&self) -> Arc<RootCertStore> {
+        let mut roots = self.roots.lock();
+        if roots.is_none() {
+            match client::tls::system_roots() {
+                Ok(found) => *roots = Some(Arc::new(found)),
+                Err(error) => tracing::warn!(%error, "cannot read CAs of this machine"),
+            }
+        }
+        roots.clone().unwrap_or_else(|| Arc::new(RootCertStore::empty()))
+    }
+
+    /// The addresses of a place that may be used; none if it cannot be resolved, or only to others.
+    async fn resolve(&self, place: &Place) -> Option<BTreeSet<SocketAddr>> {
+        let all = match place.host.parse::<IpAddr>() {
+            Ok(ip) => vec![SocketAddr::new(ip, place.port)],
+            Err(_) => self.look_up(absolute(&place.host)?, place.port).await?,
+        };
+        let usable: BTreeSet<SocketAddr> =
+            all.into_iter().filter(|address| (self.permits)(*address)).take(MAX_ADDRESSES).collect();
+        (!usable.is_empty()).then_some(usable)
+    }
+
+    async fn look_up(&self, name: String, port: u16) -> Option<Vec<SocketAddr>> {
+        let lookups = Arc::clone(&self.lookups);
+        let lookup = async {
+            let turn = lookups.acquire_owned().await.ok()?;
+            // A task, because the thread of a lookup keeps running when nobody waits for it any longer.
+            let lookup = tokio::spawn(async move {
+                let _turn = turn;
+                tokio::net::lookup_host((name, port)).await.map(Iterator::collect)
+            });
+            lookup.await.ok()?.ok()
+        };
+        timeout(LOOKUP, lookup).await.ok()?
+    }
+}
+
+/// A name that the search path of the machine does not change: several labels, with a dot at the end.
+fn absolute(host: &str) -> Option<String> {
+    let is_name = host.contains('.') && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    is_name.then(|| format!("{host}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(url: &str) -> Option<Place> {
+        Place::of(&url.parse().ok()?)
+    }
+
+    fn destinations(permits: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) -> Destinations {
+        Destinations::new(Limits::default(), 1, Box::new(permits))
+    }
+
+    #[test]
+    fn urls_lead_to_places() {
+        let some = |is_tls, host: &str, port| Some(Place { is_tls, host: host.into(), port });
+        for (url, expected) in [
+            ("http://Auth.Example/x", some(false, "auth.example", 80)),
+            ("https://auth.example./", some(true, "auth.example", 443)),
+            ("https://auth.example:8443", some(true, "auth.example", 8443)),
+            ("http://[2001:db8::1]:80/", some(false, "2001:db8::1", 80)),
+            ("http://a@auth.example/", None),
+            ("http://auth.example:0/", None),
+            ("http://auth.example:99999/", None),
+            ("ftp://auth.example/", None),
+            ("/relative", None),
+            ("auth.example", None),
+        ] {
+            assert_eq!(place(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn names_are_absolute() {
+        assert_eq!(absolute("auth.example").as_deref(), Some("auth.example."));
+        for bad in ["auth", "localhost", "a b.example", "a.example/", "ä.example"] {
+            assert_eq!(absolute(bad), None, "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_that_are_not_permitted_are_not_used() {
+        let [good, bad] = ["http://192.0.2.1:80/", "http://127.0.0.1:80/"].map(|url| place(url).expect("a place"));
+        let all = destinations(|address| super::super::may_connect(address, &[]));
+        let upstream = all.find(&good).await.expect("an upstream");
+        assert!(Arc::ptr_eq(&upstream, &all.find(&good).await.expect("an upstream")), "connections are shared");
+        assert!(all.find(&bad).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn the_number_of_hosts_is_limited() {
+        let all = destinations(|_| true);
+        let first = place("http://192.0.2.1/").expect("a place");
+        let kept = all.find(&first).await.expect("an upstream");
+        for port in 1..=u16::try_from(2 * MAX_HOSTS).expect("a port") {
+            all.find(&Place { port, ..first.clone() }).await.expect("an upstream");
+            all.find(&first).await.expect("an upstream");
+        }
+        assert_eq!(all.known.lock().len(), MAX_HOSTS);
+        assert!(Arc::ptr_eq(&kept, &all.find(&first).await.expect("an upstream")), "the one in use stays");
+    }
+}

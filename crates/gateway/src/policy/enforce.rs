@@ -1,0 +1,239 @@
+//! Checks a request against the policy of its rule, in the order of nginx.
+//!
+//! In: a request, and who sent it. Out: what must accompany it to the backend and its response to the client, or the
+//! answer that it gets instead.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONNECTION, SET_COOKIE};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Response, StatusCode, Uri};
+use routing::hosts::host_of;
+use routing::policy::{Policy, RateKey};
+
+use super::Enforcer;
+use super::addresses::client_key;
+use super::basic_auth;
+use super::buckets::Buckets;
+use super::concurrency::{Counts, InUse};
+use super::external_auth::{AuthServer, Denied};
+use super::passwords::Current;
+use super::refusal::{Reason, Refusal, redirect, status};
+use super::values::{authority, target, values};
+use crate::body::ResponseBody;
+use crate::error_pages;
+use crate::headers::Rejection;
+use crate::http_proxy::ClientConnection;
+use crate::metrics::RouteMetrics;
+
+/// A policy, ready to be enforced.
+pub(crate) struct Enforced {
+    pub(super) policy: Arc<Policy>,
+    /// The buckets of each rate limit.
+    pub(super) rate_limits: Vec<Arc<Buckets>>,
+    pub(super) connections: Option<Arc<Counts>>,
+    pub(super) passwords: Option<Current>,
+    pub(super) auth_server: Option<AuthServer>,
+    pub(super) enforcer: Arc<Enforcer>,
+}
+
+/// Who asks, and where.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) client: &'a ClientConnection,
+    /// Port of the listener.
+    pub(crate) port: u16,
+    pub(crate) is_grpc: bool,
+    pub(crate) metrics: &'a RouteMetrics,
+}
+
+/// A request that may be forwarded.
+#[derive(Default)]
+pub(crate) struct Admitted {
+    /// Counts the request until its response is complete.
+    pub(crate) in_use: Option<InUse>,
+    /// Cookies of the server for external authentication.
+    pub(super) cookies: Vec<HeaderValue>,
+    /// Whether the client gets them whatever the backend answers.
+    pub(super) always: bool,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn scheme(&self) -> &'a str {
+        self.client.client.proto.to_str().unwrap_or("http")
+    }
+
+    /// The answer to a request whose body is too long. The connection is closed, because the body is not read.
+    pub(crate) fn too_long(&self) -> Response<ResponseBody> {
+        let text = "The request body is longer than this route accepts.";
+        let refusal = Refusal::new(Reason::Body, StatusCode::PAYLOAD_TOO_LARGE, text);
+        self.refuse(refusal.with(CONNECTION, HeaderValue::from_static("close")))
+    }
+
+    /// Counts a refusal, and answers it.
+    fn refuse(&self, refusal: Refusal) -> Response<ResponseBody> {
+        self.metrics.refused(refusal.reason);
+        refusal.answer(self.is_grpc)
+    }
+}
+
+impl Enforced {
+    /// The answer to requests that go elsewhere, or nowhere.
+    pub(crate) fn redirects(&self, asked: &Asked<'_>, parts: &Parts) -> Option<Response<ResponseBody>> {
+        let policy = &self.policy;
+        if let Some(code) = policy.require_https
+            && asked.scheme() != "https"
+        {
+            let host = host_of(authority(parts));
+            if host.is_empty() {
+                return Some(error_pages::rejected(Rejection { status: StatusCode::BAD_REQUEST, why: NO_HOST }));
+            }
+            return Some(redirect(code, format!("https://{host}{}", target(parts))));
+        }
+        if let Some(code) = policy.refuse {
+            let text = "Access to this route is restricted in a way that cannot be enforced.";
+            return Some(asked.refuse(Refusal::new(Reason::Closed, status(code), text)));
+        }
+        let to = policy.redirect.as_ref()?;
+        Some(redirect(to.status, to.location.render(&values(asked, parts))))
+    }
+
+    /// Checks whether a request may be forwarded; the error is its answer.
+    pub(crate) async fn admit(&self, asked: &Asked<'_>, parts: &mut Parts) -> Result<Admitted, Response<ResponseBody>> {
+        let limited = self.limits(asked.client.address, parts).map_err(|refusal| asked.refuse(refusal))?;
+        let mut admitted = Admitted { in_use: limited, ..Admitted::default() };
+        if self.passwords.is_some() || self.auth_server.is_some() {
+            // Boxed: the future is large and most rules have none.
+            Box::pin(self.authenticate(asked, parts, &mut admitted)).await?;
+        }
+        Ok(admitted)
+    }
+
+    /// Address ranges, rates and concurrency.
+    fn limits(&self, client: IpAddr, parts: &Parts) -> Result<Option<InUse>, Refusal> {
+        let policy = &self.policy;
+        if !policy.admits(client) {
+            let text = "Requests from this address are not accepted.";
+            return Err(Refusal::new(Reason::Source, StatusCode::FORBIDDEN, text));
+        }
+        self.rates(client, parts)?;
+        let (Some(limit), Some(counts)) = (&policy.connection_limit, &self.connections) else { return Ok(None) };
+        if limit.exempts(client) {
+            return Ok(None);
+        }
+        let in_use = counts.enter(client_key(client), limit.limit).map(Some);
+        let text = "Too many requests of this client are in progress.";
+        in_use.ok_or_else(|| Refusal::new(Reason::Concurrency, status(limit.status), text))
+    }
+
+    /// A request counts for all limits or, if one of them refuses it, for none.
+    fn rates(&self, client: IpAddr, parts: &Parts) -> Result<(), Refusal> {
+        if self.rate_limits.is_empty() {
+            return Ok(());
+        }
+        let now = self.enforcer.now();
+        let each = || {
+            let limits = self.policy.rate_limits.iter().zip(&self.rate_limits);
+            limits.filter(|(limit, _)| !limit.exempts(client)).filter_map(|(limit, buckets)| {
+                let key = match &limit.key {
+                    RateKey::Client => Key::Client(client_key(client)),
+                    RateKey::Header(name) => Key::Header(parts.headers.get(&**name)?),
+                };
+                Some((limit, buckets, key))
+            })
+        };
+        let is_single = self.rate_limits.len() == 1;
+        let full = (!is_single)
+            .then(|| each().find(|(limit, buckets, key)| !buckets.has_room(key, limit.burst, now)))
+            .flatten();
+        let full = full.or_else(|| each().find(|(limit, buckets, key)| !buckets.take(key, limit.burst, now)));
+        full.map_or(Ok(()), |(limit, ..)| {
+            Err(Refusal::new(Reason::Rate, status(limit.status), "Too many requests; try again later."))
+        })
+    }
+
+    /// Passwords, then the server for external authentication.
+    async fn authenticate(
+        &self,
+        asked: &Asked<'_>,
+        parts: &mut Parts,
+        admitted: &mut Admitted,
+    ) -> Result<(), Response<ResponseBody>> {
+        if let (Some(auth), Some(passwords)) = (&self.policy.basic_auth, &self.passwords) {
+            let checked = basic_auth::check(auth, passwords, &self.enforcer.hashing, &parts.headers).await;
+            checked.map_err(|refusal| asked.refuse(refusal))?;
+            parts.headers.remove(AUTHORIZATION);
+        }
+        let (Some(auth), Some(server)) = (&self.policy.external_auth, &self.auth_server) else { return Ok(()) };
+        admitted.always = auth.always_set_cookie;
+        match server.ask(auth, &self.enforcer.destinations, asked, parts).await {
+            Ok(granted) => {
+                granted.apply(server.copied(), &mut parts.headers);
+                admitted.cookies = granted.cookies;
+                Ok(())
+            }
+            Err(Denied { refusal, signin, cookies }) => {
+                admitted.cookies = cookies;
+                asked.metrics.refused(refusal.reason);
+                let mut answer = match signin {
+                    Some(location) if !asked.is_grpc => redirect(StatusCode::FOUND.as_u16(), location),
+                    _ => refusal.answer(asked.is_grpc),
+                };
+                admitted.decorate(&mut answer);
+                Err(answer)
+            }
+        }
+    }
+
+    /// The number of bytes that a request body may have.
+    pub(crate) fn body_limit(&self) -> Option<u64> {
+        self.policy.body_limit
+    }
+
+    /// Changes the path and the query that the backend sees; false if they are no valid ones.
+    pub(crate) fn rewrite(&self, asked: &Asked<'_>, parts: &mut Parts) -> bool {
+        let rewrite = self.policy.rewrite.as_ref();
+        let Some(target) = rewrite.and_then(|rewrite| rewrite.apply(&values(asked, parts))) else { return true };
+        let Ok(target) = PathAndQuery::try_from(target) else { return false };
+        let mut uri = std::mem::take(&mut parts.uri).into_parts();
+        uri.path_and_query = Some(target);
+        Uri::from_parts(uri).map(|uri| parts.uri = uri).is_ok()
+    }
+
+    /// How long a connection to a backend may take to be established.
+    pub(crate) fn connect_timeout(&self) -> Option<Duration> {
+        self.policy.connect_timeout
+    }
+
+    /// How long a backend may be silent.
+    pub(crate) fn read_timeout(&self) -> Option<Duration> {
+        self.policy.read_timeout
+    }
+
+    /// How long a backend may read nothing.
+    pub(crate) fn send_timeout(&self) -> Option<Duration> {
+        self.policy.send_timeout
+    }
+}
+
+impl Admitted {
+    /// Adds the cookies of the server for external authentication to a response.
+    pub(crate) fn decorate(&self, answer: &mut Response<ResponseBody>) {
+        let passes = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308].contains(&answer.status().as_u16());
+        if self.always || passes {
+            answer.headers_mut().extend(self.cookies.iter().map(|cookie| (SET_COOKIE, cookie.clone())));
+        }
+    }
+}
+
+/// What a request has in common with others of a bucket.
+#[derive(Hash)]
+enum Key<'a> {
+    Client(IpAddr),
+    Header(&'a HeaderValue),
+}
+
+const NO_HOST: &str = "The request has no Host header.";

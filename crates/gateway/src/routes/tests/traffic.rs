@@ -1,0 +1,87 @@
+//! TrafficPolicies of objects that the gateway watches.
+
+use std::io::Write as _;
+
+use api::gateway_api::watched;
+use api::kinds;
+use client::memory::Memory;
+
+use super::*;
+use crate::controller::{Gateway, Settings};
+use crate::tests::rest_of;
+
+/// A Gateway `public` with a TCP listener, and a TCPRoute to a Pod that says `one`.
+fn objects(memory: &Memory, pod: SocketAddr) {
+    let metadata = |name: &str| json!({"namespace": "shop", "name": name, "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1});
+    memory.put(&kinds::namespace::KIND, json!({"metadata": {"name": "shop"}}));
+    let controller = json!({"controllerName": "waypost.dev/gateway-controller"});
+    memory.put(&watched::GATEWAY_CLASS, json!({"metadata": {"name": "waypost"}, "spec": controller}));
+    let ports = json!([{"port": 80, "protocol": "TCP"}]);
+    memory.put(
+        &kinds::service::KIND,
+        json!({"metadata": metadata("one"), "spec": {"clusterIP": "10.96.0.1", "ports": ports}}),
+    );
+    memory.put(
+        &kinds::endpointslice::KIND,
+        json!({
+            "metadata": {"namespace": "shop", "name": "one", "labels": {"kubernetes.io/service-name": "one"}},
+            "addressType": "IPv4", "ports": [{"name": "", "port": pod.port(), "protocol": "TCP"}],
+            "endpoints": [{"addresses": [pod.ip().to_string()], "conditions": {"ready": true}}],
+        }),
+    );
+    memory.put(&kinds::service::KIND, json!({
+        "metadata": {"namespace": "shop", "name": "public-waypost", "annotations": {"waypost.dev/gateway": "public"}},
+        "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.2", "ports": [{"name": "tcp-80", "port": 80}]},
+        "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}},
+    }));
+    let rules = json!([{"backendRefs": [{"name": "one", "port": 80}]}]);
+    memory.put(
+        &watched::TCP_ROUTE,
+        json!({"metadata": metadata("t"), "spec": {"parentRefs": [{"name": "public"}], "rules": rules}}),
+    );
+    let listeners = json!([{"name": "tcp", "port": 80, "protocol": "TCP"}]);
+    let spec = json!({"gatewayClassName": "waypost", "listeners": listeners});
+    memory.put(&watched::GATEWAY, json!({"metadata": metadata("public"), "spec": spec}));
+}
+
+#[test]
+fn address_ranges_of_a_policy_hold_for_tcp_connections() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let memory = Arc::new(Memory::default());
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    objects(&memory, server.local_addr().expect("an address"));
+    std::thread::spawn(move || server.incoming().flatten().for_each(|mut stream| drop(stream.write_all(b"one"))));
+    let inside = runtime.enter();
+    let settings = Settings {
+        node: "n1".to_owned(),
+        addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        limits: Limits::default(),
+        events: Arc::new(|_| {}),
+    };
+    let gateway = Gateway::start(Arc::clone(&memory) as _, settings).expect("a gateway");
+    drop(inside);
+    let mut redirects = gateway.redirects();
+    let address = runtime.block_on(async {
+        let all = redirects.wait_for(|all| !all.is_empty()).await.expect("redirects").clone();
+        all.iter().next().expect("one").listener
+    });
+    let answer = || {
+        let stream = TcpStream::connect(address).expect("a connection");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        rest_of(stream)
+    };
+    crate::tests::eventually("connections are served", || answer() == "one");
+    let policy = |field: &str| {
+        let target = json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "public"});
+        let spec = json!({"targetRefs": [target], "sourceRanges": {field: ["127.0.0.0/8"]}});
+        memory.put(
+            &kinds::trafficpolicy::KIND,
+            json!({"metadata": {"namespace": "shop", "name": "p", "generation": 1}, "spec": spec}),
+        );
+    };
+    policy("deny");
+    crate::tests::eventually("connections are reset", || answer().is_empty());
+    policy("allow");
+    crate::tests::eventually("connections are served again", || answer() == "one");
+}
