@@ -9,6 +9,7 @@ use api::admission::Plugins;
 use api::pool::Range;
 use api::view::Secret;
 use ipnet::IpNet;
+use routing::cluster::SecretState;
 use store::admission::Dynamic;
 use store::allocation::Ranges;
 
@@ -151,12 +152,14 @@ pub trait CheckCertificates: Send + Sync {
 pub struct CertificateChecks(pub Option<Arc<dyn CheckCertificates>>);
 
 impl CertificateChecks {
-    /// Whether a Secret has a certificate chain and its private key.
-    ///
-    /// # Errors
-    /// With the problem as a message.
-    pub fn certificate(&self, secret: &Secret) -> Result<(), String> {
-        self.0.as_ref().map_or(Ok(()), |checks| checks.certificate(secret))
+    /// What a Secret can be used for.
+    #[must_use]
+    pub fn secret(&self, secret: &Secret) -> SecretState {
+        match self.0.as_ref().map_or(Ok(()), |checks| checks.certificate(secret)) {
+            Ok(()) => SecretState::Certificate,
+            Err(_) if secret.has_passwords() => SecretState::Passwords,
+            Err(why) => SecretState::Invalid(why),
+        }
     }
 }
 

@@ -294,7 +294,7 @@ pub(crate) struct UpstreamBody {
     /// Counts the request as in flight at the pod.
     lease: Option<Lease>,
     /// Counts the request as one of its client.
-    in_use: Option<InUse>,
+    in_use: Vec<InUse>,
 }
 
 /// Source of a response body.
@@ -337,14 +337,16 @@ impl UpstreamBody {
     pub(crate) fn new(source: BodySource, limit: Duration, deadline: Option<Instant>, lease: Lease) -> Self {
         let deadline = deadline.map(|at| Box::pin(sleep_until(at)));
         let stall = StallTimer::new(limit);
-        let mut new = Self { source, stall, deadline, lease: Some(lease), in_use: None };
+        let mut new = Self { source, stall, deadline, lease: Some(lease), in_use: Vec::new() };
         new.release_if_done();
         new
     }
 
     /// Counts the request as one of its client until the response is complete.
-    pub(crate) fn counted(mut self, in_use: Option<InUse>) -> Self {
-        self.in_use = in_use.filter(|_| !self.is_end_stream());
+    pub(crate) fn counted(mut self, in_use: Vec<InUse>) -> Self {
+        if !self.is_end_stream() {
+            self.in_use = in_use;
+        }
         self
     }
 
@@ -374,7 +376,7 @@ impl UpstreamBody {
     /// Returns the connection to the pool when the response is complete. Incomplete responses close it.
     fn release_if_done(&mut self) {
         if self.is_end_stream() {
-            self.in_use = None;
+            self.in_use = Vec::new();
         }
         if let BodySource::H1(response) = &mut self.source
             && response.decoder.is_done()

@@ -6,6 +6,7 @@
 //! idempotent.
 
 use std::mem;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,6 +22,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::balance::Selection;
 use crate::body::{BodySource, ENDED, Http1Response, RequestBody, ResponseBody, UpstreamBody};
 use crate::ejection::{Outcome, Passes};
+use crate::endpoint::InFlight;
 use crate::http_proxy::ClientConnection;
 use crate::http1::{Connection, RequestError};
 use crate::policy::InUse;
@@ -78,7 +80,7 @@ pub(crate) struct Exchange {
     /// The upgrade of the client's connection, if requested.
     pub(crate) upgrade: Option<OnUpgrade>,
     /// Kept until the response is complete, or the upgraded connection is closed.
-    pub(crate) in_use: Option<InUse>,
+    pub(crate) in_use: Vec<InUse>,
 }
 
 /// Forwards a request.
@@ -103,6 +105,20 @@ pub(crate) async fn forward(
     })
 }
 
+/// The endpoint of the next attempt; and how many endpoints there are that this node does not use.
+fn choose(
+    upstream: &Upstream,
+    selection: &Selection<'_>,
+    tried: &[SocketAddr],
+    is_first: bool,
+) -> (Option<InFlight>, usize) {
+    let backends = upstream.backends.load();
+    let other = if tried.len() < MAX_TRIES { backends.choose(selection, tried) } else { None };
+    // The only pod is better than none.
+    let any = || if is_first { backends.choose(selection, &[]) } else { None };
+    (other.or_else(any), backends.elsewhere)
+}
+
 async fn attempts(
     client: &ClientConnection,
     upstream: &Arc<Upstream>,
@@ -117,15 +133,7 @@ async fn attempts(
     let mut rounds = 0;
     while rounds < 2 * MAX_TRIES {
         rounds += 1;
-        let (chosen, elsewhere) = {
-            let backends = upstream.backends.load();
-            let other = if tried.len() < MAX_TRIES { backends.choose(selection, &tried) } else { None };
-            // The only pod is better than none.
-            (
-                other.or_else(|| if failure.is_none() { backends.choose(selection, &[]) } else { None }),
-                backends.elsewhere,
-            )
-        };
+        let (chosen, elsewhere) = choose(upstream, selection, &tried, failure.is_none());
         let Some(mut chosen) = chosen else {
             if failure.is_some() && retries.pause().await {
                 (failure, rounds) = (None, 0);
@@ -380,7 +388,7 @@ fn finish(
     upstream: &Upstream,
     (head, source): (Response<()>, BodySource),
     (stall, end): (Duration, Option<Instant>),
-    (lease, in_use): (Lease, Option<InUse>),
+    (lease, in_use): (Lease, Vec<InUse>),
     waiting: Option<OnUpgrade>,
 ) -> Response<ResponseBody> {
     let (mut parts, ()) = head.into_parts();

@@ -215,6 +215,6 @@ async fn by_service(client: &ClientConnection, port: &ServicePort, request: Clie
     }
     let stall = client.port_config.idle();
     let request = Request::from_parts(parts, RequestBody::new(body, stall));
-    let exchange = Exchange { request, is_h2, upgrade, in_use: None };
+    let exchange = Exchange { request, is_h2, upgrade, in_use: Vec::new() };
     forward(client, &port.upstream, exchange, Policy::silence(stall), &mut Selection::default()).await
 }

@@ -41,6 +41,7 @@ use crate::limits::Limits;
 use crate::upstream::Upstream;
 use basic_auth::Hashing;
 use destinations::Destinations;
+use enforce::Layer;
 use external_auth::AuthServer;
 use zones::Zones;
 
@@ -71,13 +72,18 @@ impl Enforcer {
         self: &Arc<Self>,
         policy: &Arc<Policy>,
         passwords: &PasswordStore,
-        upstream: impl FnMut(&Target) -> Option<Arc<Upstream>>,
+        mut upstream: impl FnMut(&Target) -> Option<Arc<Upstream>>,
     ) -> Enforced {
+        let mut layer = |policy: &Policy| Layer {
+            connections: policy.connection_limit.as_ref().map(|limit| (limit.clone(), self.zones.counts(limit))),
+            passwords: policy.basic_auth.as_ref().map(|auth| (auth.clone(), passwords.of(&auth.secret, auth.format))),
+            auth_server: policy.external_auth.as_ref().map(|auth| (auth.clone(), AuthServer::new(auth, &mut upstream))),
+        };
+        let mut layers: Vec<Layer> = policy.layers().map(&mut layer).collect();
+        layers.reverse();
         Enforced {
             rate_limits: policy.rate_limits.iter().map(|limit| self.zones.buckets(limit)).collect(),
-            connections: policy.connection_limit.as_ref().map(|limit| self.zones.counts(limit)),
-            passwords: policy.basic_auth.as_ref().map(|auth| passwords.of(&auth.secret, auth.format)),
-            auth_server: policy.external_auth.as_ref().map(|auth| AuthServer::new(auth, upstream)),
+            layers,
             policy: Arc::clone(policy),
             enforcer: Arc::clone(self),
         }

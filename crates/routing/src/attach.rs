@@ -258,7 +258,12 @@ mod tests {
             let id = ListenerId { gateway: gateway.clone(), set: None, name: (&*listener.name).into() };
             ListenerView::new(id, listener, "infra")
         };
-        ParentView { gateway: gateway.clone(), is_allowed, listeners: listeners.iter().map(view).collect() }
+        ParentView {
+            gateway: gateway.clone(),
+            is_allowed,
+            listeners: listeners.iter().map(view).collect(),
+            layers: None,
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ use api::view::ingress::CONTROLLER;
 use crate::model::GatewayConfig;
 
 pub use certificates::ServerCertificates;
-pub use engine::{Change, Host, Ingresses, SecretState, Touched};
+pub use engine::{Change, Host, Ingresses, Touched};
 pub use table::{Condition, Considered, HeaderTest, IngressTable};
 
 /// Settings of all Ingresses.

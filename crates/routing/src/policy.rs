@@ -11,7 +11,8 @@
 //!
 //! Several owners may demand something of a rule. Their demands are joined in one policy; what a policy can have only once
 //! (authentication, a limit of concurrent requests) and others demand, too, is in [`Policy::outer`]. A request must pass all
-//! [layers](Policy::layers), the outermost first; credentials are removed from it after the last one.
+//! [layers](Policy::layers): each of these checks is made for all of them, the outermost first. Passwords are removed from it
+//! before a server for external authentication sees it.
 
 mod access;
 mod balancing;
@@ -38,7 +39,7 @@ pub use template::{RequestValues, Template, TemplateError, Variable};
 pub struct Policy {
     /// What others demand in addition, enforced before the same members of this policy: `connection_limit`, `basic_auth`,
     /// `external_auth` and another `outer`. Its other members are none.
-    pub outer: Option<Arc<Policy>>,
+    pub outer: Option<Arc<Self>>,
     /// Requests on a listener without TLS are redirected to `https` with this status.
     pub require_https: Option<u16>,
     /// All requests fail with this status: access was to be restricted in a way that cannot be enforced.

@@ -68,7 +68,7 @@ impl ClusterObjects {
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
         let Raw { services, slices, pods, nodes, ranges } = &self.raw;
         let pods = pods.as_deref().unwrap_or_default();
-        let lists = [services, slices, pods, nodes, ranges].map(|list| Object::listed(list));
+        let lists = [services, slices, pods, nodes, ranges].map(Object::listed);
         Snapshot::new(Listed::new(lists, "cluster.local"))
     }
 

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::view::{Secret, Service, StringMap};
-use routing::cluster::{CaState, Change, Cluster, SecretState, Touched};
+use api::view::{Service, StringMap};
+use routing::cluster::{CaState, Change, Cluster, Touched};
 use serde::Deserialize;
 use store::{Entry, Store, Table};
 
@@ -125,17 +125,9 @@ impl Gateways {
         let key = reference.key.clone();
         match reference.kind {
             Referenced::Service => Change::Service(key, entry.map(|entry| Arc::new(read::<Service>(&entry.value)))),
-            Referenced::Secret => Change::Secret(key, entry.map(|entry| self.secret(entry))),
+            Referenced::Secret => Change::Secret(key, entry.map(|entry| self.checks.secret(&read(&entry.value)))),
             Referenced::ConfigMap => Change::ConfigMap(key, entry.map(|entry| self.authorities(entry))),
         }
-    }
-
-    fn secret(&self, entry: &Entry) -> SecretState {
-        let secret: Secret = read(&entry.value);
-        if secret.has_passwords() {
-            return SecretState::Passwords;
-        }
-        self.checks.certificate(&secret).map_or_else(SecretState::Invalid, |()| SecretState::Certificate)
     }
 
     fn authorities(&self, entry: &Entry) -> CaState {

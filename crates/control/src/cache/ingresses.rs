@@ -6,8 +6,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use api::view::{Ingress, IngressClass, Secret, Service};
-use routing::ingress::{self as engine, Change, IngressState, Options, SecretState};
+use api::view::{Ingress, IngressClass, Service};
+use routing::ingress::{self as engine, Change, IngressState, Options};
 use store::{Entry, Revision, Store};
 
 use super::references::{Reference, Referenced, References};
@@ -156,14 +156,9 @@ impl Ingresses {
             Referenced::Service => {
                 Some(Change::Service(key, entry.map(|entry| Arc::new(read::<Service>(&entry.value)))))
             }
-            Referenced::Secret => Some(Change::Secret(key, entry.map(|entry| self.secret(entry)))),
+            Referenced::Secret => Some(Change::Secret(key, entry.map(|entry| self.checks.secret(&read(&entry.value))))),
             Referenced::ConfigMap => None,
         }
-    }
-
-    fn secret(&self, entry: &Entry) -> SecretState {
-        let checked = self.checks.certificate(&read::<Secret>(&entry.value));
-        checked.map_or_else(SecretState::Invalid, |()| SecretState::Certificate)
     }
 
     /// Applies changes to the engine, and notes the classes of the Ingresses that were touched.

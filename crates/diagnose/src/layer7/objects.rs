@@ -337,10 +337,7 @@ impl<'a> Objects<'a> {
         );
         for material in materials(lists) {
             let Material::Secret(key) = &material else { continue };
-            let state = secret(known.get(&material)).map(|state| match state {
-                SecretState::Certificate => ingress::SecretState::Certificate,
-                SecretState::Invalid(why) => ingress::SecretState::Invalid(why),
-            });
+            let state = secret(known.get(&material));
             all.push(ingress::Change::Secret((**key).into(), state));
         }
         all.extend(self.ingresses.iter().map(|(key, one)| ingress::Change::Ingress(key.clone(), Some(one.clone()))));

@@ -18,10 +18,11 @@ use tokio::time::timeout;
 
 use super::Permits;
 use super::external_auth::is_tls;
+use crate::clock::Clock;
 use crate::endpoints::EndpointSet;
 use crate::limits::Limits;
 use crate::tls::backend::{self, Expected};
-use crate::upstream::Upstream;
+use crate::upstream::{Counters, Upstream};
 
 /// Hosts that are remembered.
 const MAX_HOSTS: usize = 512;
@@ -141,7 +142,8 @@ impl Destinations {
             Arc::new(backend::config(&expected, self.roots(), None))
         });
         // It is named in messages of error pages, which no client sees.
-        let upstream = Arc::new(Upstream::new(&place.host, false, self.limits, tls, Arc::default()));
+        let upstream =
+            Arc::new(Upstream::new(&place.host, false, self.limits, tls, Counters::default(), Clock::default()));
         let (used, expires) = (AtomicU64::new(now), AsyncMutex::default());
         let destination = Arc::new(Destination { upstream, used, expires });
         known.insert(place.clone(), Arc::clone(&destination));

@@ -5,14 +5,13 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONNECTION, SET_COOKIE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response, StatusCode, Uri};
 use routing::hosts::host_of;
-use routing::policy::{Policy, RateKey};
+use routing::policy::{BasicAuth, ConnectionLimit, ExternalAuth, Policy, RateKey};
 
 use super::Enforcer;
 use super::addresses::client_key;
@@ -34,10 +33,16 @@ pub(crate) struct Enforced {
     pub(super) policy: Arc<Policy>,
     /// The buckets of each rate limit.
     pub(super) rate_limits: Vec<Arc<Buckets>>,
-    pub(super) connections: Option<Arc<Counts>>,
-    pub(super) passwords: Option<Current>,
-    pub(super) auth_server: Option<AuthServer>,
+    /// What each of its layers demands, the outermost first.
+    pub(super) layers: Vec<Layer>,
     pub(super) enforcer: Arc<Enforcer>,
+}
+
+/// What a layer of a policy demands, of which a policy without layers has only one.
+pub(super) struct Layer {
+    pub(super) connections: Option<(ConnectionLimit, Arc<Counts>)>,
+    pub(super) passwords: Option<(BasicAuth, Current)>,
+    pub(super) auth_server: Option<(ExternalAuth, AuthServer)>,
 }
 
 /// Who asks, and where.
@@ -53,12 +58,10 @@ pub(crate) struct Asked<'a> {
 /// A request that may be forwarded.
 #[derive(Default)]
 pub(crate) struct Admitted {
-    /// Counts the request until its response is complete.
-    pub(crate) in_use: Option<InUse>,
-    /// Cookies of the server for external authentication.
-    pub(super) cookies: Vec<HeaderValue>,
-    /// Whether the client gets them whatever the backend answers.
-    pub(super) always: bool,
+    /// Count the request until its response is complete.
+    pub(crate) in_use: Vec<InUse>,
+    /// Cookies of servers for external authentication, and whether the client gets them whatever the backend answers.
+    pub(super) cookies: Vec<(HeaderValue, bool)>,
 }
 
 impl<'a> Asked<'a> {
@@ -103,9 +106,9 @@ impl Enforced {
 
     /// Checks whether a request may be forwarded; the error is its answer.
     pub(crate) async fn admit(&self, asked: &Asked<'_>, parts: &mut Parts) -> Result<Admitted, Response<ResponseBody>> {
-        let limited = self.limits(asked.client.address, parts).map_err(|refusal| asked.refuse(refusal))?;
-        let mut admitted = Admitted { in_use: limited, ..Admitted::default() };
-        if self.passwords.is_some() || self.auth_server.is_some() {
+        let in_use = self.limits(asked.client.address, parts).map_err(|refusal| asked.refuse(refusal))?;
+        let mut admitted = Admitted { in_use, ..Admitted::default() };
+        if self.layers.iter().any(Layer::authenticates) {
             // Boxed: the future is large and most rules have none.
             Box::pin(self.authenticate(asked, parts, &mut admitted)).await?;
         }
@@ -113,20 +116,20 @@ impl Enforced {
     }
 
     /// Address ranges, rates and concurrency.
-    fn limits(&self, client: IpAddr, parts: &Parts) -> Result<Option<InUse>, Refusal> {
-        let policy = &self.policy;
-        if !policy.admits(client) {
+    fn limits(&self, client: IpAddr, parts: &Parts) -> Result<Vec<InUse>, Refusal> {
+        if !self.policy.admits(client) {
             let text = "Requests from this address are not accepted.";
             return Err(Refusal::new(Reason::Source, StatusCode::FORBIDDEN, text));
         }
         self.rates(client, parts)?;
-        let (Some(limit), Some(counts)) = (&policy.connection_limit, &self.connections) else { return Ok(None) };
-        if limit.exempts(client) {
-            return Ok(None);
-        }
-        let in_use = counts.enter(client_key(client), limit.limit).map(Some);
-        let text = "Too many requests of this client are in progress.";
-        in_use.ok_or_else(|| Refusal::new(Reason::Concurrency, status(limit.status), text))
+        let limits = self.layers.iter().filter_map(|layer| layer.connections.as_ref());
+        let limits = limits.filter(|(limit, _)| !limit.exempts(client));
+        let enter = |(limit, counts): &(ConnectionLimit, Arc<Counts>)| {
+            let text = "Too many requests of this client are in progress.";
+            let in_use = counts.enter(client_key(client), limit.limit);
+            in_use.ok_or_else(|| Refusal::new(Reason::Concurrency, status(limit.status), text))
+        };
+        limits.map(enter).collect()
     }
 
     /// A request counts for all limits or, if one of them refuses it, for none.
@@ -155,28 +158,45 @@ impl Enforced {
         })
     }
 
-    /// Passwords, then the server for external authentication.
+    /// Passwords of all layers, then the servers for external authentication: these do not see the passwords.
     async fn authenticate(
         &self,
         asked: &Asked<'_>,
         parts: &mut Parts,
         admitted: &mut Admitted,
     ) -> Result<(), Response<ResponseBody>> {
-        if let (Some(auth), Some(passwords)) = (&self.policy.basic_auth, &self.passwords) {
+        for layer in &self.layers {
+            let Some((auth, passwords)) = &layer.passwords else { continue };
             let checked = basic_auth::check(auth, passwords, &self.enforcer.hashing, &parts.headers).await;
             checked.map_err(|refusal| asked.refuse(refusal))?;
+        }
+        if self.layers.iter().any(|layer| layer.passwords.is_some()) {
             parts.headers.remove(AUTHORIZATION);
         }
-        let (Some(auth), Some(server)) = (&self.policy.external_auth, &self.auth_server) else { return Ok(()) };
-        admitted.always = auth.always_set_cookie;
+        for layer in &self.layers {
+            let Some((auth, server)) = &layer.auth_server else { continue };
+            self.ask(auth, server, asked, parts, admitted).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks a server for external authentication.
+    async fn ask(
+        &self,
+        auth: &ExternalAuth,
+        server: &AuthServer,
+        asked: &Asked<'_>,
+        parts: &mut Parts,
+        admitted: &mut Admitted,
+    ) -> Result<(), Response<ResponseBody>> {
         match server.ask(auth, &self.enforcer.destinations, asked, parts).await {
             Ok(granted) => {
                 granted.apply(server.copied(), &mut parts.headers);
-                admitted.cookies = granted.cookies;
+                admitted.keep(granted.cookies, auth);
                 Ok(())
             }
             Err(Denied { refusal, signin, cookies }) => {
-                admitted.cookies = cookies;
+                admitted.keep(cookies, auth);
                 asked.metrics.refused(refusal.reason);
                 let mut answer = match signin {
                     Some(location) if !asked.is_grpc => redirect(StatusCode::FOUND.as_u16(), location),
@@ -202,30 +222,25 @@ impl Enforced {
         uri.path_and_query = Some(target);
         Uri::from_parts(uri).map(|uri| parts.uri = uri).is_ok()
     }
+}
 
-    /// How long a connection to a backend may take to be established.
-    pub(crate) fn connect_timeout(&self) -> Option<Duration> {
-        self.policy.connect_timeout
-    }
-
-    /// How long a backend may be silent.
-    pub(crate) fn read_timeout(&self) -> Option<Duration> {
-        self.policy.read_timeout
-    }
-
-    /// How long a backend may read nothing.
-    pub(crate) fn send_timeout(&self) -> Option<Duration> {
-        self.policy.send_timeout
+impl Layer {
+    const fn authenticates(&self) -> bool {
+        self.passwords.is_some() || self.auth_server.is_some()
     }
 }
 
 impl Admitted {
+    /// Keeps cookies of a server for external authentication.
+    fn keep(&mut self, cookies: Vec<HeaderValue>, auth: &ExternalAuth) {
+        self.cookies.extend(cookies.into_iter().map(|cookie| (cookie, auth.always_set_cookie)));
+    }
+
     /// Adds the cookies of the server for external authentication to a response.
     pub(crate) fn decorate(&self, answer: &mut Response<ResponseBody>) {
         let passes = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308].contains(&answer.status().as_u16());
-        if self.always || passes {
-            answer.headers_mut().extend(self.cookies.iter().map(|cookie| (SET_COOKIE, cookie.clone())));
-        }
+        let cookies = self.cookies.iter().filter(|(_, always)| *always || passes);
+        answer.headers_mut().extend(cookies.map(|(cookie, _)| (SET_COOKIE, cookie.clone())));
     }
 }
 

@@ -22,6 +22,7 @@ use super::Asked;
 use super::destinations::{Destinations, Place};
 use super::refusal::{Reason, Refusal};
 use super::values::{authority, target, values};
+use crate::balance::Selection;
 use crate::body::{RequestBody, ResponseBody};
 use crate::forward::{Exchange, Policy, forward};
 use crate::headers::{self, UpstreamProtocol};
@@ -85,12 +86,10 @@ impl AuthServer {
         parts: &Parts,
     ) -> Result<Granted, Denied> {
         let url = auth.url.render(&values(asked, parts));
-        let answer = match tokio::time::timeout(LIMIT, self.send(&url, auth, destinations, asked, parts)).await {
-            Ok(Some(answer)) => answer,
-            Ok(None) | Err(_) => {
-                tracing::debug!(url, "cannot ask server for external authentication");
-                return Err(unavailable());
-            }
+        let answer = tokio::time::timeout(LIMIT, self.send(&url, auth, destinations, asked, parts));
+        let Ok(Some(answer)) = answer.await else {
+            tracing::debug!(url, "cannot ask server for external authentication");
+            return Err(unavailable());
         };
         let (head, body) = answer.into_parts();
         drain(body);
@@ -135,9 +134,9 @@ impl AuthServer {
         let protocol = UpstreamProtocol { h2: false, tls: upstream.tls.load().is_some() };
         let head = self.head(&uri, auth, asked, parts, protocol)?;
         let request = Request::from_parts(head, RequestBody::default());
-        let exchange = Exchange { request, is_h2: false, upgrade: None, in_use: None };
+        let exchange = Exchange { request, is_h2: false, upgrade: None, in_use: Vec::new() };
         let policy = Policy { whole: Some(LIMIT), ..Policy::silence(LIMIT) };
-        let answer = forward(asked.client, &upstream, exchange, policy).await;
+        let answer = forward(asked.client, &upstream, exchange, policy, &mut Selection::default()).await;
         matches!(answer.body(), ResponseBody::Upstream(_)).then_some(answer)
     }
 

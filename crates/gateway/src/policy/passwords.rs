@@ -123,7 +123,7 @@ impl Passwords {
                 Err(error) => tracing::warn!(secret, user, %error, "cannot use password"),
             }
         }
-        let decoy = users.iter().find(|(_, hash)| hash.is_slow()).map(|(user, _): (&Box<str>, _)| user.clone());
+        let decoy = users.iter().find(|(_, hash)| hash.is_slow()).map(|(user, _)| Box::clone(user));
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
         let turns = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(4);
         Self {

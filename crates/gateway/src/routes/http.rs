@@ -208,9 +208,10 @@ async fn apply(
                 };
             }
             copies.send(client, &mut body, &modify);
-            let (request, in_use) = (Request::from_parts(parts, body), admitted.in_use.take());
+            let (request, in_use) = (Request::from_parts(parts, body), std::mem::take(&mut admitted.in_use));
             let exchange = Exchange { request, is_h2, upgrade, in_use };
-            let mut answer = forward(client, upstream, exchange, rule.policy(idle), &mut choice.selection).await;
+            let mut answer =
+                forward(client, upstream, exchange, rule.policy(backend, idle), &mut choice.selection).await;
             // A response of the backend stands, whatever became of the request.
             if matches!(answer.body(), ResponseBody::Text(_)) && limit.is_some_and(|limit| limit.is_exceeded()) {
                 answer = asked.too_long();

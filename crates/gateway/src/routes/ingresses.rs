@@ -16,8 +16,8 @@ use std::sync::Arc;
 use api::view::Ingress;
 use api::view::gateway_api::Material;
 use arc_swap::ArcSwap;
-use routing::cluster;
-use routing::ingress::{Change, IngressTable, Ingresses, SecretState, Touched};
+use routing::cluster::SecretState;
+use routing::ingress::{Change, IngressTable, Ingresses, Touched};
 use routing::model::{GatewayConfig, Rule};
 
 use super::pools::Pools;
@@ -88,12 +88,8 @@ impl IngressClasses {
     }
 
     /// Takes a change of a Secret.
-    pub(super) fn change_secret(&mut self, key: &Arc<str>, state: Option<&cluster::SecretState>) {
-        let state = state.map(|state| match state {
-            cluster::SecretState::Certificate => SecretState::Certificate,
-            cluster::SecretState::Invalid(why) => SecretState::Invalid(why.clone()),
-        });
-        self.queue.push(Change::Secret(Arc::clone(key), state));
+    pub(super) fn change_secret(&mut self, key: &Arc<str>, state: Option<&SecretState>) {
+        self.queue.push(Change::Secret(Arc::clone(key), state.cloned()));
     }
 
     fn refer(&mut self, key: &Arc<str>, ingress: Option<&Ingress>) {

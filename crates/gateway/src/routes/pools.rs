@@ -26,6 +26,9 @@ pub(crate) const BY_NUMBER: &str = "#";
 /// Identity of an upstream: its target, and the Secret with the certificate that it is shown.
 type Key = (Arc<ServiceTarget>, Option<Arc<str>>);
 
+/// Numbers and names of the TCP ports of a Service.
+type Ports = Box<[(u16, Box<str>)]>;
+
 /// All upstreams of routes.
 pub(super) struct Pools {
     limits: Limits,
@@ -42,7 +45,7 @@ pub(super) struct Pools {
     /// Their uids.
     uids: HashMap<Box<str>, Box<str>>,
     /// Numbers and names of the TCP ports of each Service.
-    ports: HashMap<Box<str>, Box<[(u16, Box<str>)]>>,
+    ports: HashMap<Box<str>, Ports>,
     /// Services whose endpoints changed.
     dirty: BTreeSet<Box<str>>,
     clock: Clock,
@@ -127,7 +130,7 @@ impl Pools {
     fn set_ports(&mut self, key: &str, service: Option<&Service>) -> bool {
         let ports = service.into_iter().flat_map(|service| &service.spec.ports);
         let ports = ports.filter(|port| port.protocol == Some(Protocol::Tcp));
-        let ports: Box<[_]> = ports.map(|port| (port.port, port.name.clone())).collect();
+        let ports: Ports = ports.map(|port| (port.port, port.name.clone())).collect();
         let before = match ports.is_empty() {
             true => self.ports.remove(key),
             false => self.ports.insert(key.into(), ports.clone()),

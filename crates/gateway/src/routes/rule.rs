@@ -32,8 +32,8 @@ pub(crate) struct CompiledRule {
     pub(crate) enforced: Option<Enforced>,
     pub(super) rotation: Rotation,
     pub(super) backends: Vec<CompiledBackend>,
-    /// How requests are spread over the endpoints of a backend.
-    pub(super) balancing: Balancing,
+    /// How requests reach the endpoints of a backend without settings of its own.
+    settings: Settings,
     pub(super) session: Option<Session>,
     whole: Option<Duration>,
     attempt: Option<Duration>,
@@ -50,6 +50,19 @@ pub(crate) struct CompiledBackend {
     mirrors: Vec<Option<Arc<Upstream>>>,
     /// None if the reference is invalid.
     pub(crate) upstream: Option<Arc<Upstream>>,
+    /// What holds towards it in place of that of the rule.
+    pub(super) settings: Option<Box<Settings>>,
+}
+
+/// How requests reach the endpoints of a backend.
+#[derive(Default)]
+pub(super) struct Settings {
+    pub(super) balancing: Balancing,
+    /// Sessions of a backend; those of the rule are not here.
+    pub(super) session: Option<Session>,
+    connect: Option<Duration>,
+    read: Option<Duration>,
+    send: Option<Duration>,
 }
 
 /// A rule of a TLSRoute, a TCPRoute or a UDPRoute.
@@ -80,7 +93,8 @@ impl CompiledRule {
         let backend = |backend: &Backend| {
             let filters = compile(&backend.filters);
             let mirrors = backend.mirrors.iter().map(&mut upstream).collect();
-            CompiledBackend { filters, mirrors, upstream: upstream(&backend.target) }
+            let settings = backend.policy.as_ref().map(|policy| Box::new(Settings::of_backend(policy, backend, rule)));
+            CompiledBackend { filters, mirrors, upstream: upstream(&backend.target), settings }
         };
         let backends: Vec<CompiledBackend> = rule.backends.iter().map(backend).collect();
         let weights: Vec<u32> = rule.backends.iter().map(|backend| backend.weight).collect();
@@ -91,7 +105,7 @@ impl CompiledRule {
             enforced,
             rotation: rotation(&weights),
             backends,
-            balancing: rule.policy.as_ref().and_then(|policy| policy.balancing.clone()).unwrap_or_default(),
+            settings: rule.policy.as_deref().map(Settings::of).unwrap_or_default(),
             session: Session::of_rule(rule),
             whole: rule.request_timeout.filter(|limit| !limit.is_zero()),
             attempt: rule.backend_timeout.filter(|limit| !limit.is_zero()),
@@ -116,14 +130,39 @@ impl CompiledRule {
         self.retry.is_some()
     }
 
+    /// How requests reach the endpoints of a backend.
+    pub(super) fn settings<'a>(&'a self, backend: &'a CompiledBackend) -> &'a Settings {
+        backend.settings.as_deref().unwrap_or(&self.settings)
+    }
+
     /// Time limits and retries; `idle` is how long a pod may be silent unless the route says otherwise.
-    pub(crate) fn policy(&self, idle: Duration) -> Policy<'_> {
-        let stall = if self.is_limited { FOREVER } else { idle };
-        let (enforced, retry) = (self.enforced.as_ref(), self.retry.as_ref());
-        let stall = enforced.and_then(Enforced::read_timeout).unwrap_or(stall);
-        let send = enforced.and_then(Enforced::send_timeout).unwrap_or(stall);
-        let connect = enforced.and_then(Enforced::connect_timeout);
-        Policy { connect, stall, send, whole: self.whole, attempt: self.attempt, retry }
+    pub(crate) fn policy(&self, backend: &CompiledBackend, idle: Duration) -> Policy<'_> {
+        let settings = self.settings(backend);
+        let stall = settings.read.unwrap_or(if self.is_limited { FOREVER } else { idle });
+        let send = settings.send.unwrap_or(stall);
+        let (whole, attempt, retry) = (self.whole, self.attempt, self.retry.as_ref());
+        Policy { connect: settings.connect, stall, send, whole, attempt, retry }
+    }
+}
+
+impl Settings {
+    fn of(policy: &routing::policy::Policy) -> Self {
+        Self {
+            balancing: policy.balancing.clone().unwrap_or_default(),
+            session: None,
+            connect: policy.connect_timeout,
+            read: policy.read_timeout,
+            send: policy.send_timeout,
+        }
+    }
+
+    /// A route says with `sessionPersistence` what its sessions are, whatever its Services say. The sessions of a policy are
+    /// those of a backend if the rule has others.
+    fn of_backend(policy: &routing::policy::Policy, backend: &Backend, rule: &Rule) -> Self {
+        let of_rule = rule.policy.as_ref().and_then(|policy| policy.session.as_ref());
+        let own = policy.session.as_ref().filter(|own| rule.session.is_none() && of_rule != Some(own));
+        let session = own.map(|cookie| Session::of_backend(cookie, &backend.target));
+        Self { session, ..Self::of(policy) }
     }
 }
 

@@ -16,7 +16,7 @@ use http::header::{HeaderName, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use routing::durations;
-use routing::model::{Matches, Rule};
+use routing::model::{Matches, Rule, Target};
 use routing::policy::{CookieAffinity, SameSite};
 
 use super::request_values::cookies;
@@ -74,14 +74,27 @@ impl Session {
         }
         let mut cookie = rule.policy.as_ref()?.session.clone()?;
         cookie.path.get_or_insert_with(|| path_of(rule).into());
-        Some(Self {
+        Some(Self::of_cookie(cookie, scope))
+    }
+
+    /// The sessions of a backend, which all rules with this backend share.
+    pub(super) fn of_backend(cookie: &CookieAffinity, target: &Target) -> Self {
+        let scope = match target {
+            Target::Service(service) => hash(format!("Service {} {}", service.service, service.port).as_bytes()),
+            Target::Invalid(_) => 0,
+        };
+        Self::of_cookie(cookie.clone(), scope)
+    }
+
+    fn of_cookie(cookie: CookieAffinity, scope: u64) -> Self {
+        Self {
             scope,
             is_balanced: !cookie.is_persistent,
             change_on_failure: cookie.change_on_failure,
             carrier: Carrier::Cookie(Box::new(cookie)),
             absolute: None,
             idle: None,
-        })
+        }
     }
 
     /// None if the kind is not known.
@@ -111,8 +124,9 @@ impl Session {
     pub(super) fn visit<'a>(
         &self,
         headers: &HeaderMap,
-        upstreams: impl Iterator<Item = Option<&'a Upstream>> + Clone,
+        upstreams: impl IntoIterator<Item = Option<&'a Upstream>, IntoIter: Clone>,
     ) -> Visit {
+        let upstreams = upstreams.into_iter();
         let find = |value: &[u8]| {
             if self.is_balanced {
                 return (1..=MAX_KEY).contains(&value.len()).then(|| Visit::Keyed { hash: hash(value), new: None });

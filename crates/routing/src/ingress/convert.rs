@@ -19,7 +19,8 @@ use api::view::ingress::IngressBackend;
 use api::view::{Ingress, IngressClass, Service};
 use serde_json::{Value, json};
 
-use super::{Change, Ingresses, Options, Reason, SecretState};
+use super::{Change, Ingresses, Options, Reason};
+use crate::cluster::SecretState;
 
 use gateway::gateways;
 use route::routes;

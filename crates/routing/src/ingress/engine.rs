@@ -17,6 +17,7 @@ use super::host::Parsed;
 use super::settings::Settings;
 use super::target::service_key;
 use super::{Finding, IngressState, Options, VirtualGateway};
+use crate::cluster::SecretState;
 
 pub use gateway::Host;
 use gateway::{ClassState, hosts_of};
@@ -30,17 +31,8 @@ pub enum Change {
     Ingress(Arc<str>, Option<Arc<Ingress>>),
     /// A Service.
     Service(Arc<str>, Option<Arc<Service>>),
-    /// A Secret. Whoever reads Secrets parses them; there is no cryptography here.
+    /// A Secret.
     Secret(Arc<str>, Option<SecretState>),
-}
-
-/// What a Secret is good for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SecretState {
-    /// It has a certificate and its key.
-    Certificate,
-    /// It has none, for this reason.
-    Invalid(String),
 }
 
 /// What a change may have affected.

@@ -6,7 +6,8 @@ use api::view::Ingress;
 use http::{HeaderMap, HeaderName, Method};
 use serde_json::{Value, json};
 
-use super::{Change, Ingresses, Options, SecretState};
+use super::{Change, Ingresses, Options};
+use crate::cluster::SecretState;
 use crate::http_table::RequestView;
 use crate::model::{Rule, Target};
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use api::view::Ingress;
 use serde_json::json;
 
+use super::Change;
 use super::testing::{add, cluster, findings, goes, ingress, rule, with, with_tls};
-use super::{Change, SecretState};
+use crate::cluster::SecretState;
 use crate::model::Matches;
 
 /// Annotations or headers.

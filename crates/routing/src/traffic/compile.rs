@@ -96,10 +96,10 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 fn nets(texts: &[Box<str>]) -> Result<Vec<IpNet>, String> {
-    let net = |text: &Box<str>| {
+    let net = |text: &str| {
         text.parse::<IpNet>().map(|net| net.trunc()).map_err(|_| format!("\"{text}\" is not an address range"))
     };
-    texts.iter().map(net).collect()
+    texts.iter().map(|text| net(text)).collect()
 }
 
 fn authentication(namespace: &str, given: &AuthenticationSpec) -> Result<Authentication, String> {

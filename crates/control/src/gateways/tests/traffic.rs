@@ -1,5 +1,7 @@
 //! Statuses of TrafficPolicies.
 
+#![expect(clippy::needless_pass_by_value, reason = "objects are written where they are used")]
+
 use super::*;
 use crate::objects::gateway_api::TRAFFIC_POLICIES;
 

@@ -1,5 +1,7 @@
 //! One scenario for each code: what is said, and where.
 
+#![expect(clippy::needless_pass_by_value, reason = "objects are written where they are used")]
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};

@@ -64,7 +64,8 @@ fn world() -> World {
 fn the_listener_decides_what_the_client_gets() {
     let world = world();
     // URL, headers, server name, answer, chosen listener.
-    let cases: &[(&str, &[&str], Option<&str>, &str, &str)] = &[
+    type Case<'a> = (&'a str, &'a [&'a str], Option<&'a str>, &'a str, &'a str);
+    let cases: &[Case<'_>] = &[
         ("http://a.test/", &[], None, "forwarded", "http"),
         ("http://192.0.2.1/", &["Host: a.test:8080"], None, "forwarded", "http"),
         ("http://192.0.2.1/", &["Host: a.example"], None, "404", ""),

@@ -1,5 +1,7 @@
 //! Objects of a scenario, as the API lists them.
 
+#![expect(clippy::needless_pass_by_value, reason = "objects are written where they are used")]
+
 use std::collections::BTreeMap;
 
 use api::value::ValueExt as _;

@@ -81,7 +81,8 @@ impl ServedClass {
             Target::Invalid(_) => None,
         };
         let metrics = shared.metrics.routing().for_route(&self.config().key, &rule.route);
-        IngressRule { source: Arc::clone(rule), compiled: Arc::new(CompiledRule::new(rule, upstream, metrics)) }
+        let means = (&shared.enforcer, &trust.passwords);
+        IngressRule { source: Arc::clone(rule), compiled: Arc::new(CompiledRule::new(rule, upstream, metrics, means)) }
     }
 
     /// Whether [`Self::certify`] would change something although the certificates of the class are the same.

@@ -9,9 +9,13 @@ use serde_json::{Value, json};
 use super::super::rule::CompiledRule;
 use super::IngressRule;
 use super::class::changed;
+use crate::limits::Limits;
+use crate::policy::{Enforcer, PasswordStore};
 
 fn compile(rule: &Arc<Rule>) -> IngressRule {
-    let compiled = Arc::new(CompiledRule::new(rule, |_| None, Arc::default()));
+    let enforcer = Enforcer::new(Limits::default(), 1, Box::new(|_| false));
+    let means = (&enforcer, &PasswordStore::default());
+    let compiled = Arc::new(CompiledRule::new(rule, |_| None, Arc::default(), means));
     IngressRule { source: Arc::clone(rule), compiled }
 }
 

@@ -1,5 +1,7 @@
 //! From Ingresses to responses: a gateway that watches a server.
 
+#![expect(clippy::needless_pass_by_value, reason = "objects are written where they are used")]
+
 use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 

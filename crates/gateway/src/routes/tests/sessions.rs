@@ -229,7 +229,7 @@ fn sessions_end_by_their_timeouts() {
     let upstream = sessions.gateway.pools.upstream(&target("one"), None, &Trust::default());
     let visit = |cookie: &str| {
         let headers = [(::http::header::COOKIE, HeaderValue::from_str(cookie).expect("a value"))].into_iter().collect();
-        session.visit(&headers, [Some(&*upstream)].into_iter())
+        session.visit(&headers, [Some(&*upstream)])
     };
     sessions.clock.advance(Duration::from_secs(299));
     assert_ne!(visit(&cookie), Visit::New);

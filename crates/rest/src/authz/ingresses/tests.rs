@@ -1,3 +1,7 @@
+//! Which Secrets of Ingresses nodes may read.
+
+#![expect(clippy::needless_pass_by_value, reason = "objects are written where they are used")]
+
 use std::sync::Arc;
 
 use api::object;

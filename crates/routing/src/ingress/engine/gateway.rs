@@ -7,7 +7,8 @@ use super::super::certificates::ServerCertificates;
 use super::super::host::{Assembled, Parsed, Services, assemble, redirect_to};
 use super::super::table::{HostRules, IngressTable};
 use super::super::{Finding, Options, Reason, VirtualGateway};
-use super::{SecretState, Touched};
+use super::Touched;
+use crate::cluster::SecretState;
 use crate::model::{GatewayConfig, ListenerConfig, ListenerId, ListenerProtocol};
 
 /// A host; none for the rules without one.
@@ -232,6 +233,7 @@ fn add_certificates(
                 }
                 continue;
             }
+            Some((_, SecretState::Passwords)) => format!("Secret {key} has no certificate"),
             Some((_, SecretState::Invalid(why))) => format!("Secret {key} has no certificate: {why}"),
             None => format!("there is no Secret {key}"),
         };
