@@ -38,7 +38,7 @@ pub(crate) use self::load_balancer::LoadBalancerArguments;
 pub(crate) use self::log::LogArguments;
 pub(crate) use self::node::{NodeArguments, Role};
 pub(crate) use self::proxy::{ProxyArguments, ProxyMode};
-pub(crate) use self::server::{ServerArguments, StorePlace, StoreSubject};
+pub(crate) use self::server::{IngressClassCreation, ServerArguments, StorePlace, StoreSubject};
 pub(crate) use self::up::{DownArguments, UpArguments};
 use crate::commands::version::VERSION;
 

@@ -36,7 +36,7 @@ use super::identity::{self, Published};
 use super::privileges;
 use super::release;
 use super::served_certificates::ServedCertificates;
-use crate::config::ServerArguments;
+use crate::config::{IngressClassCreation, ServerArguments};
 use crate::notify::Manager;
 
 /// The first revision of a new store, so that a revision of another cluster is most likely older.
@@ -376,6 +376,8 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges, live: &Live) -> Settin
         certificate_lifetime: arguments.cluster_signing_duration,
         load_balancer: arguments.balancing.settings(),
         gateway_class: arguments.gateway_class.unwrap_or_default(),
+        ingress_class: arguments.ingress_class.map(IngressClassCreation::setting).unwrap_or_default(),
+        ingress: arguments.ingress.options(),
         certificate_checks: CertificateChecks(Some(Arc::new(ServedCertificates))),
         // Needed by the volumes that the plugin adds to Pods.
         publish_root_ca: admission_plugins(arguments).has(Plugin::ServiceAccount),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use control::ClassCreation;
 use ipnet::IpNet;
 
 use api::admission::Plugin;
@@ -150,6 +151,9 @@ pub(crate) struct ServerArguments {
     /// Create the GatewayClass waypost; on in `up`, off in `server`
     #[arg(long, env = "WAYPOST_GATEWAY_CLASS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) gateway_class: Option<bool>,
+    /// Create the IngressClass waypost: true, false, or default to make it the default class; on in `up`, off in `server`
+    #[arg(long, env = "WAYPOST_INGRESS_CLASS", num_args = 0..=1, default_missing_value = "true", value_name = "WHEN")]
+    pub(crate) ingress_class: Option<IngressClassCreation>,
     /// Leader election: only one of several servers over one store runs the controllers
     #[arg(long, env = "WAYPOST_LEADER_ELECT", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_name = "BOOL")]
     pub(crate) leader_elect: bool,
@@ -202,6 +206,28 @@ pub(crate) struct ServerArguments {
     pub(crate) ingress: IngressArguments,
 }
 
+/// Whether the IngressClass `waypost` is created.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum IngressClassCreation {
+    /// It is not.
+    False,
+    /// It is.
+    True,
+    /// It is, as the default class unless there is one.
+    Default,
+}
+
+impl IngressClassCreation {
+    /// The setting of the controllers.
+    pub(crate) const fn setting(self) -> ClassCreation {
+        match self {
+            Self::False => ClassCreation::Off,
+            Self::True => ClassCreation::On,
+            Self::Default => ClassCreation::Default,
+        }
+    }
+}
+
 /// Which kinds of the Gateway API are installed.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum GatewayApi {
@@ -240,6 +266,7 @@ impl ServerArguments {
         self.service_conditions.get_or_insert(true);
         self.allocate_node_cidrs.get_or_insert(true);
         self.gateway_class.get_or_insert(true);
+        self.ingress_class.get_or_insert(IngressClassCreation::True);
         self.balancing.for_one_machine();
         self
     }
