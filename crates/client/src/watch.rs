@@ -74,7 +74,19 @@ pub struct Selection {
     labels: String,
     fields: String,
     selector: Selector,
-    optional: bool,
+    is_single: bool,
+    absence: Absence,
+}
+
+/// What it means that a server does not serve what is selected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Absence {
+    /// The watch fails.
+    Failure,
+    /// There are no objects if the server does not have the kind; it must not forbid it.
+    EmptyIfUnknown,
+    /// There are no objects.
+    Empty,
 }
 
 impl Selection {
@@ -82,7 +94,15 @@ impl Selection {
     #[must_use]
     pub fn all(kind: &'static Kind) -> Self {
         let (namespace, labels, fields) = Default::default();
-        Self { kind, namespace, labels, fields, selector: Selector::default(), optional: false }
+        Self {
+            kind,
+            namespace,
+            labels,
+            fields,
+            selector: Selector::default(),
+            is_single: false,
+            absence: Absence::Failure,
+        }
     }
 
     /// Only those of a namespace.
@@ -107,13 +127,21 @@ impl Selection {
     /// # Errors
     /// 400, when the name is not valid in a selector.
     pub fn named(self, name: &str) -> Result<Self, Status> {
-        self.selected("", &format!("metadata.name={name}"))
+        Ok(Self { is_single: true, ..self.selected("", &format!("metadata.name={name}"))? })
     }
 
     /// A server that does not serve the kind, or forbids it, counts as having no objects of it, instead of failing the watch.
     #[must_use]
     pub const fn optional(mut self) -> Self {
-        self.optional = true;
+        self.absence = Absence::Empty;
+        self
+    }
+
+    /// A server without the kind counts as having no objects of it; one that forbids it fails the watch. For objects whose
+    /// absence would permit something.
+    #[must_use]
+    pub const fn optional_if_permitted(mut self) -> Self {
+        self.absence = Absence::EmptyIfUnknown;
         self
     }
 
@@ -141,10 +169,20 @@ impl Selection {
         &self.selector
     }
 
-    /// Whether a server may lack the kind.
+    /// Whether a response with this status code, 403 or 404, means that there are no objects.
     #[must_use]
-    pub const fn is_optional(&self) -> bool {
-        self.optional
+    pub const fn is_empty_at(&self, code: u16) -> bool {
+        match self.absence {
+            Absence::Failure => false,
+            Absence::EmptyIfUnknown => code == 404,
+            Absence::Empty => true,
+        }
+    }
+
+    /// Whether it is one object, by its name.
+    #[must_use]
+    pub const fn is_single(&self) -> bool {
+        self.is_single
     }
 }
 

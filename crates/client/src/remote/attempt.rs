@@ -304,7 +304,7 @@ fn refusal(code: u16, message: &str, retry_after: Duration) -> End {
     match code {
         // 504: the position is ahead of a server that was restored from a backup.
         410 | 504 => End::Expired(reason),
-        403 | 404 => End::NotServed(reason),
+        403 | 404 => End::NotServed { code, reason },
         _ => End::Refused { code, reason, retry_after },
     }
 }

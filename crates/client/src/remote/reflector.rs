@@ -23,6 +23,8 @@ use crate::watch::{Event, Selection, WatchSender};
 const MAX_MALFORMED: u32 = 3;
 /// Failed streaming lists in a row before lists are requested in pages.
 const MAX_STREAM_FAILURES: u32 = 2;
+/// Refusals in a row after which an object that was listed counts as deleted.
+const MAX_REFUSALS: u32 = 3;
 /// A watch that ends sooner and without an event has failed.
 const MIN_DURATION: Duration = Duration::from_secs(1);
 
@@ -38,7 +40,7 @@ pub(super) enum End {
     /// The server cannot list in this way.
     FallBack(Listing),
     /// The server does not serve the kind, or forbids it.
-    NotServed(String),
+    NotServed { code: u16, reason: String },
     /// Another error response, perhaps with `Retry-After`.
     Refused { code: u16, reason: String, retry_after: Duration },
     /// The connection failed.
@@ -65,13 +67,15 @@ pub(super) async fn run(remote: Remote, selection: Selection, out: WatchSender) 
     let (position, heard) = (None, Instant::now());
     let mut state = State { selection, out, position, listing: Listing::Streamed, heard, progress: false };
     let mut backoff = Backoff::new(remote.timing.min_backoff, remote.timing.max_backoff);
-    let (mut malformed, mut stream_failures, mut listed, mut absent) = (0, 0, false, false);
+    let (mut malformed, mut stream_failures, mut refusals, mut listed, mut absent) = (0, 0, 0, false, false);
     loop {
         let begun = Instant::now();
         state.progress = false;
         let end = Attempt::new(&remote, &mut state).run().await;
         let lasted = begun.elapsed();
         listed |= state.position.is_some();
+        absent &= !listed;
+        refusals = if matches!(end, End::NotServed { .. }) { refusals + 1 } else { 0 };
         if state.progress {
             backoff.reset();
             (malformed, stream_failures) = (0, 0);
@@ -95,7 +99,10 @@ pub(super) async fn run(remote: Remote, selection: Selection, out: WatchSender) 
                 // Without progress a backoff, or a server without history would be polled in a tight loop.
                 (reason, if state.progress { Duration::ZERO } else { backoff.next() })
             }
-            End::NotServed(reason) if state.selection.is_optional() && !listed => {
+            End::NotServed { code, reason }
+                if state.selection.is_empty_at(code) && (!listed || is_gone(&state, refusals)) =>
+            {
+                (state.position, listed) = (None, false);
                 if !std::mem::replace(&mut absent, true) && !send_empty(&state, &reason).await {
                     return;
                 }
@@ -103,7 +110,7 @@ pub(super) async fn run(remote: Remote, selection: Selection, out: WatchSender) 
                 continue;
             }
             End::Finished => ("the server ends the watch at once".to_owned(), backoff.next()),
-            End::NotServed(reason) | End::Disconnected(reason) => (reason, backoff.next()),
+            End::NotServed { reason, .. } | End::Disconnected(reason) => (reason, backoff.next()),
             End::Refused { reason, retry_after, .. } => (reason, backoff.next().max(retry_after)),
             End::Malformed(reason) => {
                 malformed += 1;
@@ -127,6 +134,11 @@ fn failed_stream(state: &State, end: &End, begun: Instant) -> bool {
         _ => false,
     };
     failed && state.position.is_none() && state.listing == Listing::Streamed
+}
+
+/// Whether an object that was listed is there no longer: servers forbid to read what their rules do not know.
+fn is_gone(state: &State, refusals: u32) -> bool {
+    state.selection.is_single() && refusals >= MAX_REFUSALS
 }
 
 /// A kind that the server does not serve has no objects.

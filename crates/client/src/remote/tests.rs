@@ -303,6 +303,28 @@ async fn what_was_seen_once_is_not_given_up_because_it_is_refused_now() {
 }
 
 #[tokio::test]
+async fn an_object_that_is_forbidden_after_its_list_is_deleted() {
+    let refused = || Scene::refuse(403, "no");
+    let first = listed(&["a"]).then(Act::End);
+    let again = listed(&["a"]).then(Act::End);
+    let scenes = [first, refused(), refused(), refused(), again, refused(), refused(), refused(), refused()];
+    let fake = Fake::start(scenes).await;
+    let one = Selection::all(&servicecidr::KIND).named("a").expect("a name");
+    let mut watching = fake.remote().watch(one.optional());
+    let events = ["Init", "InitApply(n/a)", "InitDone", "Init", "InitDone"];
+    expect(&mut watching, &events).await;
+    expect(&mut watching, &events).await;
+}
+
+#[tokio::test]
+async fn a_kind_that_must_not_be_forbidden_is_empty_only_where_the_server_lacks_it() {
+    let fake = Fake::start([Scene::refuse(403, "no"), Scene::refuse(404, "not found")]).await;
+    let mut watching = fake.remote().watch(Selection::all(&servicecidr::KIND).optional_if_permitted());
+    lost(&watching, "403: no").await;
+    expect(&mut watching, &["Init", "InitDone"]).await;
+}
+
+#[tokio::test]
 async fn a_server_that_has_moved_is_found_where_its_kubeconfig_says() {
     let old = Fake::start([listed(&["a"]).then(Act::Wait).then(Act::Cut)]).await;
     let new = Fake::start([Scene::ok().line(&event("ADDED", "b", 11)).then(Act::Hang)]).await;

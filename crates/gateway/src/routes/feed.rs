@@ -171,6 +171,8 @@ impl Feed {
                     Err(_) => all,
                 },
                 Topic::Namespace | Topic::EndpointSlice => all,
+                // Without them routes would be served without restrictions.
+                Topic::TrafficPolicy => all.optional_if_permitted(),
                 _ => all.optional(),
             };
             self.watch((topic, None), selection);
