@@ -74,8 +74,6 @@ pub(crate) struct Frontend<'a> {
 
 /// A port.
 pub(crate) struct Port {
-    /// Its name.
-    pub(crate) name: String,
     /// Its number.
     pub(crate) number: u16,
     /// Its protocol.
@@ -140,7 +138,7 @@ impl Port {
         };
         let is_same = |port: &&Value| port.int("port") == i64::from(self.number) && port.text("protocol") == protocol;
         let mut port = stored.iter().find(is_same).cloned().unwrap_or_else(|| json!({}));
-        port.put("name", self.name);
+        port.put("name", self.transport.port_name(self.number));
         port.put("protocol", protocol);
         port.put("port", self.number);
         port.put("targetPort", self.number);

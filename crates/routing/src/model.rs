@@ -80,6 +80,17 @@ pub enum Transport {
     Udp,
 }
 
+impl Transport {
+    /// The name of a port of the Service by which a gateway is reached: controllers write it, gateways redirect by it.
+    #[must_use]
+    pub fn port_name(self, number: u16) -> String {
+        match self {
+            Self::Tcp => format!("tcp-{number}"),
+            Self::Udp => format!("udp-{number}"),
+        }
+    }
+}
+
 /// What a listener does with a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum ListenerProtocol {

@@ -8,6 +8,6 @@ mod certificates;
 mod clients;
 mod floods;
 mod metrics;
-mod pods;
+pub(crate) mod pods;
 mod proxy_protocol;
 mod stage;

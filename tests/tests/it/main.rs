@@ -24,6 +24,7 @@ mod golden;
 mod ipvs;
 mod kube_client;
 mod kubectl;
+mod layer7;
 mod load_balancer;
 mod names;
 mod net;

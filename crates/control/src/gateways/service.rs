@@ -36,17 +36,9 @@ pub(super) fn write(key: &str, gateway: &Gateway, config: Option<&GatewayConfig>
         }),
         labels: labels(name, gateway),
         annotations: annotations(name, gateway),
-        ports: ports.into_iter().map(port).collect(),
+        ports: ports.into_iter().map(|(number, transport)| Port { number, transport }).collect(),
     };
     frontend.write(current)
-}
-
-fn port((number, transport): (u16, Transport)) -> Port {
-    let prefix = match transport {
-        Transport::Tcp => "tcp",
-        Transport::Udp => "udp",
-    };
-    Port { name: format!("{prefix}-{number}"), number, transport }
 }
 
 fn labels(name: &str, gateway: &Gateway) -> Map<String, Value> {

@@ -101,7 +101,6 @@ fn service<'a>(class: &Value, config: &'a GatewayConfig) -> Frontend<'a> {
     // Names may be longer than labels.
     let label = (name.len() <= LONGEST_LABEL).then(|| (GATEWAY_OF_CLASS.to_owned(), Value::from(name)));
     let port = |listener: &routing::model::ListenerConfig| Port {
-        name: listener.id.name.to_string(),
         number: listener.port,
         transport: listener.protocol.transport(),
     };

@@ -105,13 +105,13 @@ impl Programmed {
 
     fn publish(&self) {
         let redirects = self.ports.iter().flat_map(|((transport, number), port)| {
-            let (name, protocol) = match transport {
-                Transport::Tcp => ("tcp", Protocol::Tcp),
-                Transport::Udp => ("udp", Protocol::Udp),
+            let protocol = match transport {
+                Transport::Tcp => Protocol::Tcp,
+                Transport::Udp => Protocol::Udp,
             };
             let redirect = move |listener| Redirect {
                 service: Arc::clone(&self.config.service),
-                port: format!("{name}-{number}").into(),
+                port: transport.port_name(*number).into(),
                 protocol,
                 listener,
             };

@@ -18,10 +18,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use testbed::net::Pod;
 
 /// The request heads that pods received.
-pub(super) type Heard = Arc<Mutex<Vec<String>>>;
+pub(crate) type Heard = Arc<Mutex<Vec<String>>>;
 
 /// Has a pod serve a port; by TLS when it has a certificate (`DIR/NAME.crt` and `.key`).
-pub(super) fn serve(pod: &Pod, port: u16, certificate: Option<(&Path, &str)>) -> Heard {
+pub(crate) fn serve(pod: &Pod, port: u16, certificate: Option<(&Path, &str)>) -> Heard {
     let heard = Heard::default();
     let config = certificate.map(|(folder, name)| Arc::new(config(folder, name)));
     let listener = pod.in_namespace(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).expect("the port is free"));

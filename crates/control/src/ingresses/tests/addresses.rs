@@ -10,7 +10,7 @@ fn s51_an_ingress_gets_the_address_of_its_class() {
     let service = service(&cluster);
     let port = |port: &Value| format!("{} {}/{}", port.text("name"), port.int("port"), port.text("protocol"));
     let ports: Vec<String> = service.items("spec.ports").iter().map(port).collect();
-    assert_eq!(ports, ["http 80/TCP", "https 443/TCP"]);
+    assert_eq!(ports, ["tcp-80 80/TCP", "tcp-443 443/TCP"]);
     assert_eq!(service.at("metadata.annotations"), &json!({"waypost.dev/ingress-class": "waypost"}));
     assert_eq!(service.at("metadata.labels"), &json!({"waypost.dev/ingress-class": "waypost"}));
     assert_eq!(service.text("spec.type"), "LoadBalancer");
