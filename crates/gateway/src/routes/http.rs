@@ -50,6 +50,7 @@ pub(crate) async fn answer(
     let (found, is_ingress) = find(client, port, &request, is_grpc);
     let mut answer = match found {
         Ok(found) => {
+            headers::end_hop(&mut request.parts.headers);
             if is_ingress {
                 ingress_headers::describe(&mut request.parts, &client.client, || fastrand::u128(..));
             }

@@ -212,6 +212,21 @@ fn requests_and_responses_have_the_headers_of_ingress_nginx() {
 }
 
 #[test]
+fn a_client_cannot_remove_headers_that_backends_trust_by_naming_them_in_connection() {
+    let node = Node::new();
+    node.plain("a", &["a.example / Prefix one"]);
+    node.eventually("a.example", "/", "one");
+    let lines =
+        "Connection: X-Real-IP, X-Forwarded-Host, X-Scheme, X-Forwarded-Scheme, X-Request-ID, X-Own\r\nX-Own: 1\r\n";
+    let (_, body) = get_over(&mut node.connect(80), "a.example", "/", lines);
+    let body = body.to_lowercase();
+    for line in ["x-forwarded-host: a.example", "x-forwarded-scheme: http", "x-real-ip: 127.0.0.1", "x-scheme: http"] {
+        assert!(body.lines().any(|one| one == line), "{line}: {body}");
+    }
+    assert!(body.contains("\r\nx-request-id: ") && !body.contains("x-own"), "{body}");
+}
+
+#[test]
 fn a_class_of_another_controller_is_served_only_if_it_is_taken_over() {
     let node = Node::new();
     class(&node.memory, "nginx", "k8s.io/ingress-nginx");

@@ -327,6 +327,27 @@ fn another_server_authorises_requests() {
 }
 
 #[test]
+fn a_client_cannot_remove_what_servers_are_told_by_naming_it_in_connection() {
+    let mut gateway = guarded(Policy { external_auth: Some(by_server()), ..Policy::default() });
+    let (server, last) = auth_server();
+    auth_service(&mut gateway, server);
+    let named = "Connection: X-User, X-Own, X-Original-URL, X-Original-Method, X-Real-IP, X-Auth-Request-Redirect, TE";
+    let answer = get_with(&gateway, "/shop/200", &[named, "X-Own: 1", "X-User: root", "TE: trailers"]);
+    assert!(code(&answer) == 200 && has_line(&answer, "x-user: ann"), "{answer}");
+    assert!(!has_line(&answer, "x-own: 1") && has_line(&answer, "te: trailers"), "{answer}");
+    let asked = last.lock().clone();
+    for line in [
+        "x-original-url: http://web.example/shop/200",
+        "x-original-method: GET",
+        "x-real-ip: 127.0.0.1",
+        "x-auth-request-redirect: /shop/200",
+    ] {
+        assert!(has_line(&asked, line), "{line}: {asked}");
+    }
+    assert!(!has_line(&asked, "x-user: root"), "{asked}");
+}
+
+#[test]
 fn denials_are_passed_on_and_anything_else_is_closed() {
     let with_signin = by_server();
     let without = ExternalAuth { signin: None, always_set_cookie: true, ..by_server() };
