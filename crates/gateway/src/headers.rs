@@ -122,6 +122,16 @@ fn wants_trailers(headers: &HeaderMap) -> bool {
     headers.get(TE).is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"))
 }
 
+/// Removes headers with `_` in their names, as nginx does: to many backends they are the same as those with `-`, and a client
+/// could set ones that it must not.
+pub(crate) fn drop_underscores(headers: &mut HeaderMap) {
+    let has_underscore = |name: &&HeaderName| name.as_str().contains('_');
+    let named: Vec<HeaderName> = headers.keys().filter(has_underscore).cloned().collect();
+    for name in &named {
+        headers.remove(name);
+    }
+}
+
 /// Prepares a request head for the pod; a request without host gets `default_host`. For HTTP/1.1 the `X-Forwarded-*`
 /// headers are added when the head is written, because most header maps would have to grow for them.
 ///

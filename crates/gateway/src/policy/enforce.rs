@@ -24,7 +24,7 @@ use super::refusal::{Reason, Refusal, redirect, status};
 use super::values::{authority, target, values};
 use crate::body::ResponseBody;
 use crate::error_pages;
-use crate::headers::Rejection;
+use crate::headers::{self, Rejection};
 use crate::http_proxy::ClientConnection;
 use crate::metrics::RouteMetrics;
 
@@ -172,6 +172,10 @@ impl Enforced {
         }
         if self.layers.iter().any(|layer| layer.passwords.is_some()) {
             parts.headers.remove(AUTHORIZATION);
+        }
+        if self.layers.iter().any(|layer| layer.auth_server.is_some()) {
+            // Backends may take `X_User` of the client for the `X-User` that a server grants.
+            headers::drop_underscores(&mut parts.headers);
         }
         for layer in &self.layers {
             let Some((auth, server)) = &layer.auth_server else { continue };

@@ -52,6 +52,7 @@ pub(crate) async fn answer(
         Ok(found) => {
             headers::end_hop(&mut request.parts.headers);
             if is_ingress {
+                headers::drop_underscores(&mut request.parts.headers);
                 ingress_headers::describe(&mut request.parts, &client.client, || fastrand::u128(..));
             }
             // Boxed: the future is large, and that of requests to Services must stay small.

@@ -227,6 +227,16 @@ fn a_client_cannot_remove_headers_that_backends_trust_by_naming_them_in_connecti
 }
 
 #[test]
+fn headers_with_underscores_are_dropped() {
+    let node = Node::new();
+    node.plain("a", &["a.example / Prefix one"]);
+    node.eventually("a.example", "/", "one");
+    let lines = "X_Real_IP: 192.0.2.1\r\nX_User: root\r\nX-User: ann\r\n";
+    let body = get_over(&mut node.connect(80), "a.example", "/", lines).1.to_lowercase();
+    assert!(body.contains("\r\nx-user: ann\r\n") && !body.contains("x_"), "{body}");
+}
+
+#[test]
 fn a_class_of_another_controller_is_served_only_if_it_is_taken_over() {
     let node = Node::new();
     class(&node.memory, "nginx", "k8s.io/ingress-nginx");

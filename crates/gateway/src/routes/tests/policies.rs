@@ -348,6 +348,23 @@ fn a_client_cannot_remove_what_servers_are_told_by_naming_it_in_connection() {
 }
 
 #[test]
+fn headers_with_underscores_do_not_pass_a_server_that_grants_headers() {
+    let mut gateway = guarded(Policy { external_auth: Some(by_server()), ..Policy::default() });
+    let (server, last) = auth_server();
+    auth_service(&mut gateway, server);
+    let answer = get_with(&gateway, "/200", &["X_User: root", "X_Original_URL: http://x/", "X-Kept: 1"]);
+    assert!(has_line(&answer, "x-user: ann") && has_line(&answer, "x-kept: 1"), "{answer}");
+    for text in [answer, last.lock().clone()] {
+        assert!(!text.to_lowercase().contains("x_"), "{text}");
+    }
+    let auth = ExternalAuth { response_headers: vec!["X_Secret".into()], ..by_server() };
+    guard(&mut gateway, Policy { external_auth: Some(auth), ..Policy::default() });
+    assert!(!get_with(&gateway, "/200", &["X_Secret: mine"]).contains("mine"));
+    guard(&mut gateway, Policy::default());
+    assert!(has_line(&get_with(&gateway, "/", &["X_User: ann"]), "x_user: ann"), "other rules");
+}
+
+#[test]
 fn denials_are_passed_on_and_anything_else_is_closed() {
     let with_signin = by_server();
     let without = ExternalAuth { signin: None, always_set_cookie: true, ..by_server() };
