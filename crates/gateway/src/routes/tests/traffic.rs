@@ -133,16 +133,18 @@ fn address_ranges_of_a_policy_hold_for_tcp_connections() {
         rest_of(stream)
     };
     crate::tests::eventually("connections are served", || answer() == "one");
-    let policy = |field: &str| {
+    let policy = |field: &str, range: &str| {
         let target = json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "public"});
-        let spec = json!({"targetRefs": [target], "sourceRanges": {field: ["127.0.0.0/8"]}});
+        let spec = json!({"targetRefs": [target], "sourceRanges": {field: [range]}});
         memory.put(
             &kinds::trafficpolicy::KIND,
             json!({"metadata": {"namespace": "shop", "name": "p", "generation": 1}, "spec": spec}),
         );
     };
-    policy("deny");
+    policy("deny", "127.0.0.0/8");
     crate::tests::eventually("connections are reset", || answer().is_empty());
-    policy("allow");
+    policy("allow", "127.0.0.0/8");
     crate::tests::eventually("connections are served again", || answer() == "one");
+    policy("allow", "the office");
+    crate::tests::eventually("a policy that is not understood closes", || answer().is_empty());
 }
