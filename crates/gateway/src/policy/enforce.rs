@@ -140,12 +140,13 @@ impl Enforced {
         let now = self.enforcer.now();
         let each = || {
             let limits = self.policy.rate_limits.iter().zip(&self.rate_limits);
-            limits.filter(|(limit, _)| !limit.exempts(client)).filter_map(|(limit, buckets)| {
-                let key = match &limit.key {
-                    RateKey::Client => Key::Client(client_key(client)),
-                    RateKey::Header(name) => Key::Header(parts.headers.get(&**name)?),
+            limits.filter(|(limit, _)| !limit.exempts(client)).map(|(limit, buckets)| {
+                let value = match &limit.key {
+                    RateKey::Client => None,
+                    RateKey::Header(name) => parts.headers.get(&**name),
                 };
-                Some((limit, buckets, key))
+                // Without the header there is a limit, too: leaving it out must not be a way around.
+                (limit, buckets, value.map_or_else(|| Key::Client(client_key(client)), Key::Header))
             })
         };
         let is_single = self.rate_limits.len() == 1;

@@ -140,6 +140,16 @@ fn a_request_that_one_limit_refuses_counts_for_no_other() {
 }
 
 #[test]
+fn requests_without_the_header_of_a_rate_are_counted_by_client() {
+    let policy = Policy { rate_limits: vec![rate("a", 0, RateKey::Header("X-Key".into()))], ..Policy::default() };
+    let gateway = guarded(policy);
+    let ask = |lines: &[&str]| code(&get_with(&gateway, "/", lines));
+    assert_eq!((ask(&[]), ask(&["X-Other: one"])), (200, 429));
+    assert_eq!((ask(&["X-Key: one"]), ask(&["X-Key: two"]), ask(&["X-Key: one"])), (200, 200, 429));
+    assert_eq!(ask(&["Connection: X-Key", "X-Key: three"]), 429, "the backend would not see the header");
+}
+
+#[test]
 fn requests_in_progress_are_limited_until_their_responses_are_complete() {
     // The pod sends half of each response, and the rest when it is told.
     let (go, wait) = mpsc::channel::<()>();
