@@ -111,9 +111,10 @@ impl Destinations {
         let mut expires = destination.expires.lock().await;
         if expires.is_none_or(|at| at <= Instant::now()) {
             let found = self.resolve(place).await;
-            let lifetime = if found.is_some() { LIFETIME } else { PAUSE };
+            let has_some = found.as_ref().is_some_and(|usable| !usable.is_empty());
+            let lifetime = if has_some { LIFETIME } else { PAUSE };
             *expires = Some(Instant::now() + lifetime);
-            // What was found before is better than nothing.
+            // What was found before is better than nothing, unless it may not be used any longer.
             if let Some(usable) = found {
                 destination.upstream.update(&EndpointSet { usable, elsewhere: 0 }, self.workers);
             }
@@ -168,15 +169,13 @@ impl Destinations {
         Some(Arc::new(backend::config(&expected, roots, None)))
     }
 
-    /// The addresses of a place that may be used; none if it cannot be resolved, or only to others.
+    /// The addresses of a place that may be used; none if it cannot be resolved.
     async fn resolve(&self, place: &Place) -> Option<BTreeSet<SocketAddr>> {
         let all = match place.host.parse::<IpAddr>() {
             Ok(ip) => vec![SocketAddr::new(ip, place.port)],
             Err(_) => self.look_up(absolute(&place.host)?, place.port).await?,
         };
-        let usable: BTreeSet<SocketAddr> =
-            all.into_iter().filter(|address| (self.permits)(*address)).take(MAX_ADDRESSES).collect();
-        (!usable.is_empty()).then_some(usable)
+        Some(all.into_iter().filter(|address| (self.permits)(*address)).take(MAX_ADDRESSES).collect())
     }
 
     async fn look_up(&self, name: String, port: u16) -> Option<Vec<SocketAddr>> {
@@ -208,6 +207,8 @@ fn absolute(host: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use tokio::sync::Notify;
 
     use super::*;
@@ -254,6 +255,18 @@ mod tests {
         let upstream = all.find(&good).await.expect("an upstream");
         assert!(Arc::ptr_eq(&upstream, &all.find(&good).await.expect("an upstream")), "connections are shared");
         assert!(all.find(&bad).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn addresses_that_are_no_longer_permitted_are_given_up() {
+        let is_own = Arc::new(AtomicBool::new(false));
+        let permits = Arc::clone(&is_own);
+        let all = destinations(move |_| !permits.load(Relaxed));
+        let place = place("http://192.0.2.1/").expect("a place");
+        assert!(all.find(&place).await.is_some());
+        is_own.store(true, Relaxed);
+        *all.known(&place).expect("a destination").expires.lock().await = None;
+        assert!(all.find(&place).await.is_none());
     }
 
     #[tokio::test]

@@ -60,7 +60,7 @@ impl Node {
         let inside = runtime.enter();
         let settings = Settings {
             node: "n1".to_owned(),
-            addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
             limits: Limits::default(),
             ingress,
             events: Arc::new(|_| {}),

@@ -88,7 +88,7 @@ fn only_secrets_of_policies_that_hold_for_a_rule_are_watched() {
     let inside = runtime.enter();
     let settings = Settings {
         node: "n1".to_owned(),
-        addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
         limits: Limits::default(),
         ingress: routing::ingress::Options::default(),
         events: Arc::new(|_| {}),
@@ -115,7 +115,7 @@ fn address_ranges_of_a_policy_hold_for_tcp_connections() {
     let inside = runtime.enter();
     let settings = Settings {
         node: "n1".to_owned(),
-        addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
         limits: Limits::default(),
         ingress: routing::ingress::Options::default(),
         events: Arc::new(|_| {}),
