@@ -76,7 +76,8 @@ impl Place {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
         let port = match authority.port() {
             Some(port) => port.as_u16(),
-            None if authority.as_str().ends_with(':') => return None,
+            // What follows the host is no port, such as 99999.
+            None if authority.as_str() != authority.host() => return None,
             None => {
                 if is_tls {
                     443
