@@ -7,8 +7,8 @@
 use std::future::poll_fn;
 use std::io::Cursor;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,13 +23,11 @@ use crate::http1::Connection;
 use crate::http1::chunked::BodyDecoder;
 use crate::http1::head::Head;
 use crate::policy::InUse;
-use crate::stall::{Activity, StallTimer};
+use crate::stall::StallTimer;
 use crate::upstream::Lease;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The bit of the activity of a request body that is set when it has been read to its end.
-pub(crate) const ENDED: u64 = 1 << 63;
 /// How long the rest of a rejected request body is read, so that the client can read the response.
 const LINGER: Duration = Duration::from_secs(5);
 /// Rejected request bodies that are read at a time.
@@ -45,10 +43,57 @@ pub struct RequestBody(Option<Box<PendingBody>>);
 struct PendingBody {
     source: RequestSource,
     stall: StallTimer,
-    activity: Activity,
+    progress: Arc<Progress>,
     /// Receive what is forwarded, for mirrored requests.
     copies: Vec<BodyCopy>,
     limit: Option<BodyLimit>,
+}
+
+/// How far a request body has been read, for the one who waits for the response.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// Number of frames.
+    frames: AtomicU64,
+    /// Whether the next frame is wanted and has not arrived.
+    is_awaited: AtomicBool,
+    /// When it had been read to its end.
+    ended: OnceLock<Instant>,
+}
+
+impl Progress {
+    /// Number of frames that have been read.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames.load(Relaxed)
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.get().is_some()
+    }
+
+    /// Whether the client has to send more before anything can happen.
+    pub(crate) fn awaits_client(&self) -> bool {
+        self.is_awaited.load(Relaxed) && !self.is_ended()
+    }
+
+    /// Whether it had been read to its end so long ago, or nobody wanted any of it.
+    pub(crate) fn is_ready_for(&self, time: Duration) -> bool {
+        let is_untouched = self.frames() == 0 && !self.is_awaited.load(Relaxed);
+        is_untouched || self.ended.get().is_some_and(|at| at.elapsed() >= time)
+    }
+
+    /// Notes that the next frame has not arrived.
+    pub(crate) fn wait(&self) {
+        self.is_awaited.store(true, Relaxed);
+    }
+
+    /// Notes a frame, or the end.
+    pub(crate) fn advance(&self, is_end: bool) {
+        self.is_awaited.store(false, Relaxed);
+        self.frames.fetch_add(1, Relaxed);
+        if is_end {
+            self.ended.get_or_init(Instant::now);
+        }
+    }
 }
 
 /// The number of bytes that may still be read of a request body of unknown length.
@@ -127,9 +172,9 @@ impl RequestBody {
         self.0.is_none()
     }
 
-    /// Progress counter of the body, if any.
-    pub(crate) fn activity(&self) -> Option<Activity> {
-        self.0.as_ref().map(|body| Activity::clone(&body.activity))
+    /// How far the body has been read; none if it is empty.
+    pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
+        self.0.as_ref().map(|body| Arc::clone(&body.progress))
     }
 
     /// Reads a body whose length is known and at most `room` into memory, so that it can be sent again. Any other is
@@ -180,8 +225,8 @@ impl RequestBody {
 
 impl PendingBody {
     fn boxed(source: RequestSource, limit: Duration) -> Box<Self> {
-        let (stall, activity, copies) = (StallTimer::new(limit), Activity::default(), Vec::new());
-        Box::new(Self { source, stall, activity, copies, limit: None })
+        let (stall, progress, copies) = (StallTimer::new(limit), Arc::default(), Vec::new());
+        Box::new(Self { source, stall, progress, copies, limit: None })
     }
 
     /// Checks a frame against the limit. The rest of a body that is too long is not forwarded.
@@ -247,17 +292,17 @@ impl Body for RequestBody {
             Poll::Ready(frame) => {
                 let frame = frame.map(|frame| frame.and_then(|frame| body.check(frame)));
                 body.stall.progress();
-                body.activity.fetch_add(1, Relaxed);
-                if frame.is_none() || body.is_end_stream() {
-                    body.activity.fetch_or(ENDED, Relaxed);
-                }
+                body.progress.advance(frame.is_none() || body.is_end_stream());
                 match &frame {
                     Some(Ok(frame)) => body.copies.retain_mut(|copy| copy.put(frame)),
                     _ => body.copies.clear(),
                 }
                 Poll::Ready(frame)
             }
-            Poll::Pending => body.stall.poll_stalled(cx).map(|()| Some(Err("timeout reading the request body".into()))),
+            Poll::Pending => {
+                body.progress.wait();
+                body.stall.poll_stalled(cx).map(|()| Some(Err("timeout reading the request body".into())))
+            }
         }
     }
 

@@ -48,13 +48,17 @@ pub struct Notice {
 /// Receives notices; must not block.
 pub type EventSink = Arc<dyn Fn(Notice) + Send + Sync>;
 
+/// The addresses of the node as they are now. Called for each lookup of a host that a route names; must not block for long.
+pub type OwnAddresses = Arc<dyn Fn() -> Vec<IpAddr> + Send + Sync>;
+
 /// Settings of a gateway.
 #[derive(Clone)]
 pub struct Settings {
     /// Name of the node.
     pub node: String,
-    /// Addresses of the node, used in addition to those of its Node object.
-    pub addresses: Vec<IpAddr>,
+    /// Addresses of the node, used in addition to those of its Node object. Listeners use those at the start; servers of
+    /// routes must have none of those at the time.
+    pub addresses: OwnAddresses,
     /// Limits and timeouts.
     pub limits: Limits,
     /// Which Ingresses are served, and how.
@@ -140,9 +144,10 @@ impl Gateway {
         let services = source.watch(services.map_err(StartError::Selector)?);
         let node = Selection::all(&kinds::node::KIND).named(&settings.node).map_err(StartError::Selector)?;
         let node = source.watch(node.optional());
-        let (address_sender, addresses) = watch::channel(Arc::from(settings.addresses.clone()));
-        let (workers, own) = (Arc::new(Workers::new()), addresses.clone());
-        let permits = Box::new(move |address| may_connect(address, &own.borrow()));
+        let at_start = (settings.addresses)();
+        let (address_sender, addresses) = watch::channel(Arc::from(at_start.clone()));
+        let (workers, of_node, own) = (Arc::new(Workers::new()), addresses.clone(), settings.addresses);
+        let permits = Box::new(move |address| may_connect(address, &of_node.borrow()) && may_connect(address, &own()));
         let shared = Arc::new(Shared {
             node: settings.node.into(),
             addresses,
@@ -157,7 +162,7 @@ impl Gateway {
             metrics: GatewayMetrics::default(),
         });
         let mut tasks = JoinSet::new();
-        tasks.spawn(watch_node(node, settings.addresses, address_sender));
+        tasks.spawn(watch_node(node, at_start, address_sender));
         tasks.spawn(routes::run(Arc::clone(&source), Arc::clone(&shared)));
         tasks.spawn(watch_services(services, source, Arc::clone(&shared)));
         Ok(Self { shared, tasks })

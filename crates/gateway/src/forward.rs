@@ -9,7 +9,6 @@ use std::mem;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use http::header::{CONNECTION, UPGRADE};
@@ -20,13 +19,12 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::balance::Selection;
-use crate::body::{BodySource, ENDED, Http1Response, RequestBody, ResponseBody, UpstreamBody};
+use crate::body::{BodySource, Http1Response, Progress, RequestBody, ResponseBody, UpstreamBody};
 use crate::ejection::{Outcome, Passes};
 use crate::endpoint::InFlight;
 use crate::http_proxy::ClientConnection;
 use crate::http1::{Connection, RequestError};
 use crate::policy::InUse;
-use crate::stall::Activity;
 use crate::upstream::{Failure, Lease, Upstream, UpstreamConnection};
 use crate::{error_pages, headers, tcp_proxy};
 
@@ -94,14 +92,15 @@ pub(crate) async fn forward(
     let Some(whole) = policy.whole else {
         return attempts(client, upstream, exchange, (policy, None), selection).await;
     };
-    let end = Instant::now() + whole;
+    let (end, progress) = (Instant::now() + whole, exchange.request.body().progress());
     // Boxed, so that requests without limit have a small future.
     let limited = Box::pin(timeout_at(end, attempts(client, upstream, exchange, (policy, Some(end)), selection))).await;
     limited.unwrap_or_else(|_| {
-        if let Some(endpoint) = selection.waiting.take() {
-            endpoint.enter(Passes::USABLE).report(Outcome::TimedOut, selection.balancing.outlier.as_ref());
+        let error = ForwardError::expired(progress.as_deref(), whole);
+        if let (Some(endpoint), Some(outcome)) = (selection.waiting.take(), error.outcome()) {
+            endpoint.enter(Passes::USABLE).report(outcome, selection.balancing.outlier.as_ref());
         }
-        error_pages::upstream_timeout(upstream, whole)
+        error.page(upstream, whole)
     })
 }
 
@@ -169,7 +168,8 @@ async fn attempts(
         };
         let attempt_end = policy.attempt.map(|limit| Instant::now() + limit);
         let sent = Attempt { client, stall: policy.stall, send: policy.send, is_pooled };
-        let result = match (connection, policy.attempt) {
+        let limit = policy.attempt.map(|limit| (limit, request.body().progress()));
+        let result = match (connection, limit) {
             (UpstreamConnection::H1(connection), None) => sent.by_h1(connection, request).await,
             (UpstreamConnection::H2(sender), None) => sent.by_h2(sender, request).await,
             (UpstreamConnection::H1(connection), Some(limit)) => limited(limit, sent.by_h1(connection, request)).await,
@@ -211,20 +211,17 @@ async fn attempts(
             tried = vec![chosen.address];
             continue;
         }
-        return match error {
-            ForwardError::UpstreamTimeout => {
-                error_pages::upstream_timeout(upstream, policy.attempt.unwrap_or(policy.stall))
-            }
-            ForwardError::UpstreamFailed { why, .. } => error_pages::upstream_failed(upstream, &why),
-            ForwardError::ClientTimeout | ForwardError::Retryable(_) => error_pages::request_timeout(),
-        };
+        return error.page(upstream, policy.attempt.unwrap_or(policy.stall));
     }
     error_pages::upstream_failed(upstream, "pooled connections were closed repeatedly")
 }
 
 /// Limits an attempt.
-async fn limited<T>(limit: Duration, sent: impl Future<Output = Result<T, ForwardError>>) -> Result<T, ForwardError> {
-    timeout(limit, sent).await.unwrap_or(Err(ForwardError::UpstreamTimeout))
+async fn limited<T>(
+    (limit, progress): (Duration, Option<Arc<Progress>>),
+    sent: impl Future<Output = Result<T, ForwardError>>,
+) -> Result<T, ForwardError> {
+    timeout(limit, sent).await.unwrap_or_else(|_| Err(ForwardError::expired(progress.as_deref(), limit)))
 }
 
 /// Retries that are left, and the request to repeat.
@@ -272,7 +269,10 @@ enum ForwardError {
     /// The client did not send the complete request.
     ClientTimeout,
     /// The pod did not respond in time.
-    UpstreamTimeout,
+    UpstreamTimeout {
+        /// Whether it had enough of that time, or the client took it.
+        is_fair: bool,
+    },
     /// The connection to the pod failed.
     UpstreamFailed {
         why: String,
@@ -282,17 +282,44 @@ enum ForwardError {
 }
 
 impl ForwardError {
+    /// There was no response within a limit that began with the request. The pod had enough time if it could have had the
+    /// complete request for half of it: clients that send slowly must not eject pods.
+    fn expired(progress: Option<&Progress>, limit: Duration) -> Self {
+        match progress {
+            Some(progress) if progress.awaits_client() => Self::ClientTimeout,
+            Some(progress) => Self::UpstreamTimeout { is_fair: progress.is_ready_for(limit / 2) },
+            None => Self::UpstreamTimeout { is_fair: true },
+        }
+    }
+
+    /// Neither the pod nor the client did anything for too long.
+    fn silent(progress: Option<&Progress>) -> Self {
+        match progress.is_some_and(Progress::awaits_client) {
+            true => Self::ClientTimeout,
+            false => Self::UpstreamTimeout { is_fair: true },
+        }
+    }
+
     const fn is_of_upstream(&self) -> bool {
-        matches!(self, Self::UpstreamTimeout | Self::UpstreamFailed { .. })
+        matches!(self, Self::UpstreamTimeout { .. } | Self::UpstreamFailed { .. })
+    }
+
+    /// The answer to the client; `limit` is the one that was exceeded.
+    fn page(&self, upstream: &Upstream, limit: Duration) -> Response<ResponseBody> {
+        match self {
+            Self::UpstreamTimeout { .. } => error_pages::upstream_timeout(upstream, limit),
+            Self::UpstreamFailed { why, .. } => error_pages::upstream_failed(upstream, why),
+            Self::ClientTimeout | Self::Retryable(_) => error_pages::request_timeout(),
+        }
     }
 
     /// What it says about the pod.
     const fn outcome(&self) -> Option<Outcome> {
         match self {
-            Self::UpstreamTimeout => Some(Outcome::TimedOut),
+            Self::UpstreamTimeout { is_fair: true } => Some(Outcome::TimedOut),
             Self::UpstreamFailed { is_reset: true, .. } => Some(Outcome::Reset),
             Self::UpstreamFailed { is_reset: false, .. } => Some(Outcome::Failed),
-            Self::Retryable(_) | Self::ClientTimeout => None,
+            Self::UpstreamTimeout { is_fair: false } | Self::Retryable(_) | Self::ClientTimeout => None,
         }
     }
 }
@@ -312,15 +339,16 @@ impl Attempt<'_> {
         mut connection: Box<Connection>,
         mut request: Request<RequestBody>,
     ) -> Result<(Response<()>, BodySource), ForwardError> {
-        let activity = request.body().activity();
-        match self.wait_for_head(activity, connection.send_request(&mut request, &self.client.client)).await {
+        let progress = request.body().progress();
+        let progress = progress.as_deref();
+        match self.wait_for_head(progress, connection.send_request(&mut request, &self.client.client)).await {
             Ok(Some(mut head)) => {
                 let mut response = Response::new(());
                 *response.status_mut() = head.status;
                 *response.headers_mut() = mem::take(&mut head.headers);
                 Ok((response, BodySource::H1(Http1Response::new(connection, &head, mem::take(request.body_mut())))))
             }
-            Ok(None) => Err(ForwardError::UpstreamTimeout),
+            Ok(None) => Err(ForwardError::silent(progress)),
             Err(RequestError::ConnectionClosed(_))
                 if !connection.request_started() || (self.is_pooled && is_retryable(&request)) =>
             {
@@ -341,13 +369,14 @@ impl Attempt<'_> {
         request: Request<RequestBody>,
     ) -> Result<(Response<()>, BodySource), ForwardError> {
         let copy = (self.is_pooled && is_retryable(&request)).then(|| Copy::of(&request)).flatten();
-        let activity = request.body().activity();
-        let mut error = match self.wait_for_head(activity, sender.try_send_request(request)).await {
+        let progress = request.body().progress();
+        let progress = progress.as_deref();
+        let mut error = match self.wait_for_head(progress, sender.try_send_request(request)).await {
             Ok(Some(response)) => {
                 let (parts, body) = response.into_parts();
                 return Ok((Response::from_parts(parts, ()), BodySource::H2(body)));
             }
-            Ok(None) => return Err(ForwardError::UpstreamTimeout),
+            Ok(None) => return Err(ForwardError::silent(progress)),
             Err(error) => error,
         };
         Err(match (error.take_message(), copy) {
@@ -362,19 +391,19 @@ impl Attempt<'_> {
     /// Waits for the response head; `None` on timeout. The timeout restarts while the request body makes progress.
     async fn wait_for_head<T, E>(
         &self,
-        activity: Option<Activity>,
+        progress: Option<&Progress>,
         answer: impl Future<Output = Result<T, E>>,
     ) -> Result<Option<T>, E> {
         let mut answer = pin!(answer);
         let mut seen = 0;
         loop {
             // A body that is not read to its end is being sent.
-            let is_sending = activity.as_ref().is_some_and(|activity| activity.load(Relaxed) & ENDED == 0);
+            let is_sending = progress.is_some_and(|progress| !progress.is_ended());
             let limit = if is_sending { self.send } else { self.stall };
             if let Some(answer) = self.client.idle_timeout.limit(limit, answer.as_mut()).await {
                 return answer.map(Some);
             }
-            match activity.as_ref().map(|activity| activity.load(Relaxed)) {
+            match progress.map(Progress::frames) {
                 Some(now) if now != seen => seen = now,
                 _ => return Ok(None),
             }
@@ -446,4 +475,29 @@ pub(crate) fn with_body(head: &Request<RequestBody>, body: RequestBody) -> Reque
     *request.version_mut() = head.version();
     *request.headers_mut() = head.headers().clone();
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_is_blamed_only_for_time_that_it_had() {
+        let limit = Duration::from_secs(3600);
+        let outcome = |progress: &Progress| ForwardError::expired(Some(progress), limit).outcome();
+        assert_eq!(ForwardError::expired(None, limit).outcome(), Some(Outcome::TimedOut));
+        let progress = Progress::default();
+        assert_eq!(outcome(&progress), Some(Outcome::TimedOut), "it read nothing of the request");
+        progress.wait();
+        assert!(matches!(ForwardError::expired(Some(&progress), limit), ForwardError::ClientTimeout));
+        assert!(matches!(ForwardError::silent(Some(&progress)), ForwardError::ClientTimeout));
+        progress.advance(false);
+        assert_eq!(outcome(&progress), None, "the client sends more than can be read in time");
+        assert_eq!(ForwardError::silent(Some(&progress)).outcome(), Some(Outcome::TimedOut), "it does not read on");
+        progress.wait();
+        progress.advance(true);
+        assert_eq!(outcome(&progress), None, "the client took most of the time");
+        let short = ForwardError::expired(Some(&progress), Duration::ZERO);
+        assert_eq!(short.outcome(), Some(Outcome::TimedOut), "the pod had half of it");
+    }
 }

@@ -107,6 +107,31 @@ pub fn is_grpc(parts: &Parts) -> bool {
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
+/// Removes the hop-by-hop headers of a client's request, except `TE: trailers`. Headers that are added afterwards stay: the
+/// client says in `Connection` which ones are removed, and must not name those that backends trust.
+pub(crate) fn end_hop(headers: &mut HeaderMap) {
+    let wants_trailers = wants_trailers(headers);
+    strip_hop_by_hop(headers);
+    headers.remove(TE);
+    if wants_trailers {
+        headers.insert(TE, TRAILERS);
+    }
+}
+
+fn wants_trailers(headers: &HeaderMap) -> bool {
+    headers.get(TE).is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// Removes headers with `_` in their names, as nginx does: to many backends they are the same as those with `-`, and a client
+/// could set ones that it must not.
+pub(crate) fn drop_underscores(headers: &mut HeaderMap) {
+    let has_underscore = |name: &&HeaderName| name.as_str().contains('_');
+    let named: Vec<HeaderName> = headers.keys().filter(has_underscore).cloned().collect();
+    for name in &named {
+        headers.remove(name);
+    }
+}
+
 /// Prepares a request head for the pod; a request without host gets `default_host`. For HTTP/1.1 the `X-Forwarded-*`
 /// headers are added when the head is written, because most header maps would have to grow for them.
 ///
@@ -120,7 +145,7 @@ pub fn prepare(
     default_host: &str,
 ) -> Result<(), Rejection> {
     if parts.headers.keys().any(|name| is_hop_by_hop(name) || *name == TE || *name == EXPECT) {
-        let wants_trailers = parts.headers.get(TE).is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
+        let wants_trailers = wants_trailers(&parts.headers);
         strip_hop_by_hop(&mut parts.headers);
         parts.headers.remove(TE);
         parts.headers.remove(EXPECT);

@@ -52,6 +52,6 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
-pub use controller::{EventSink, Gateway, Notice, Settings, StartError};
+pub use controller::{EventSink, Gateway, Notice, OwnAddresses, Settings, StartError};
 pub use limits::Limits;
 pub use metrics::GatewayMetrics;

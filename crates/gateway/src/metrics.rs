@@ -187,6 +187,7 @@ mod tests {
         has(&text, "waypost_gateway_connections{service=\"shop/web\"} 1");
         has(&text, "waypost_gateway_handshake_failures_total{service=\"shop/web\"} 1");
         has(&text, "waypost_gateway_upstream_failures_total{service=\"shop/web\"} 1");
+        drop(service);
         metrics.remove("shop/web");
         assert!(!shown(&metrics).contains("shop/web"));
     }

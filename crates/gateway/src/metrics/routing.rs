@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use ::routing::model::{ListenerId, RouteId, RouteKind};
@@ -51,6 +51,7 @@ struct All {
     routes: Series<RouteMetrics>,
     listeners: Series<ListenerMetrics>,
     backends: Series<AtomicU64>,
+    unread: AtomicUsize,
 }
 
 impl RouteMetrics {
@@ -114,6 +115,11 @@ impl RoutingMetrics {
     /// Failures of a backend.
     pub(crate) fn for_backend(&self, service: &str, port: u16) -> Arc<AtomicU64> {
         series(&self.0.backends, service, &port.to_string())
+    }
+
+    /// Sets the number of Secrets and ConfigMaps of policies that are not read.
+    pub(crate) fn set_unread(&self, count: usize) {
+        self.0.unread.store(count, Relaxed);
     }
 
     /// Removes the series of a Gateway.
@@ -200,7 +206,14 @@ impl RoutingMetrics {
             let value = failures.load(Relaxed);
             family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
         }
-        Ok(())
+        let unread = i64::try_from(self.0.unread.load(Relaxed)).unwrap_or(i64::MAX);
+        let mut gauge = encoder.encode_descriptor(
+            "waypost_gateway_unread_references",
+            "Secrets and ConfigMaps of policies that are not read because their namespace has too many",
+            None,
+            MetricType::Gauge,
+        )?;
+        gauge.encode_gauge(&unread)
     }
 }
 

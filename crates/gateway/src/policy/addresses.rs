@@ -19,7 +19,11 @@ const CLIENT_BITS: u32 = 64;
 
 /// Whether a server at this address may be asked; `own` are the addresses of the node.
 pub(crate) fn may_connect(address: SocketAddr, own: &[IpAddr]) -> bool {
-    let ip = embedded(address.ip());
+    meanings(address.ip()).into_iter().all(|ip| is_permitted(SocketAddr::new(ip, address.port()), own))
+}
+
+fn is_permitted(address: SocketAddr, own: &[IpAddr]) -> bool {
+    let ip = address.ip();
     let is_special = match ip {
         IpAddr::V4(ip) => {
             ip.is_loopback() || ip.is_link_local() || ip.octets()[0] == 0 || ip.is_multicast() || ip.is_broadcast()
@@ -30,13 +34,31 @@ pub(crate) fn may_connect(address: SocketAddr, own: &[IpAddr]) -> bool {
     !is_special && !METADATA.contains(&ip) && (!is_own || PUBLIC.contains(&address.port()))
 }
 
-/// The IPv4 address that an IPv6 address stands for: mapped, compatible, or translated (64:ff9b::/96).
-fn embedded(ip: IpAddr) -> IpAddr {
-    let IpAddr::V6(six) = ip.to_canonical() else { return ip.to_canonical() };
+/// Where packets for an address may arrive: at the IPv4 address that an IPv6 address stands for, by its form (mapped,
+/// compatible) or by a translator on the way (64:ff9b::/96, 64:ff9b:1::/48 of RFC 8215, 2002::/16).
+fn meanings(ip: IpAddr) -> Vec<IpAddr> {
+    let six = match ip.to_canonical() {
+        IpAddr::V6(six) => six,
+        four @ IpAddr::V4(_) => return vec![four],
+    };
     let bits = u128::from(six);
-    let low = Ipv4Addr::from(u32::try_from(bits & u128::from(u32::MAX)).unwrap_or_default());
+    let four = |bits: u128| Ipv4Addr::from(u32::try_from(bits & u128::from(u32::MAX)).unwrap_or_default());
     let is_compatible = bits >> 32 == 0 && bits > 1;
-    if is_compatible || six.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] { IpAddr::V4(low) } else { IpAddr::V6(six) }
+    match six.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => vec![four(bits).into()],
+        _ if is_compatible => vec![four(bits).into()],
+        [0x2002, ..] => vec![six.into(), four(bits >> 80).into()],
+        [0x64, 0xff9b, 1, ..] => {
+            // The length of the prefix is the choice of the network (RFC 6052, 2.2); bits 64 to 71 are skipped.
+            let without_skipped = (bits >> 64 << 56) | (bits & (u128::MAX >> 72));
+            let by_length = [48, 56, 64].map(|length| four(without_skipped >> (120 - length - 32)));
+            let all = by_length.into_iter().chain([four(bits)]);
+            // An address has one meaning, the other ones often begin with 0, where nothing is.
+            let some = all.filter(|four| four.octets()[0] != 0);
+            some.map(IpAddr::V4).chain([six.into()]).collect()
+        }
+        _ => vec![six.into()],
+    }
 }
 
 /// The address by which a client is counted: all addresses of an IPv6 network of 64 bits are one client.
@@ -74,6 +96,18 @@ mod tests {
             ("[::127.0.0.1]:80", false),
             ("[64:ff9b::169.254.169.254]:80", false),
             ("[64:ff9b::198.51.100.7]:80", true),
+            // 169.254.169.254 and 198.51.100.7 behind prefixes of 48, 56, 64 and 96 bits.
+            ("[64:ff9b:1:a9fe:a9:fe00::]:80", false),
+            ("[64:ff9b:1:a9:fe:a9fe::]:80", false),
+            ("[64:ff9b:1:0:a9:fea9:fe00:0]:80", false),
+            ("[64:ff9b:1::169.254.169.254]:80", false),
+            ("[64:ff9b:1:a9fe:a9:fe00:c633:6407]:80", false),
+            ("[64:ff9b:1:c633:64:700::]:80", true),
+            ("[64:ff9b:1::198.51.100.7]:80", true),
+            ("[64:ff9b:1::192.0.2.10]:10250", false),
+            ("[2002:7f00:1::1]:80", false),
+            ("[2002:c000:20a::1]:10250", false),
+            ("[2002:c633:6407::1]:80", true),
             ("100.100.100.200:80", false),
             ("[fd00:ec2::254]:80", false),
             ("192.0.2.10:10250", false),

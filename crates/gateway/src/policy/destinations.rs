@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use http::Uri;
 use parking_lot::Mutex;
 use rustls::RootCertStore;
-use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore};
 use tokio::time::timeout;
 
 use super::Permits;
@@ -21,6 +21,7 @@ use super::external_auth::is_tls;
 use crate::clock::Clock;
 use crate::endpoints::EndpointSet;
 use crate::limits::Limits;
+use crate::tls::UpstreamTls;
 use crate::tls::backend::{self, Expected};
 use crate::upstream::{Counters, Upstream};
 
@@ -52,7 +53,7 @@ pub(super) struct Destinations {
     /// Order of use.
     clock: AtomicU64,
     lookups: Arc<Semaphore>,
-    roots: Mutex<Option<Arc<RootCertStore>>>,
+    roots: OnceCell<Arc<RootCertStore>>,
     limits: Limits,
     workers: usize,
     permits: Permits,
@@ -75,7 +76,8 @@ impl Place {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
         let port = match authority.port() {
             Some(port) => port.as_u16(),
-            None if authority.as_str().ends_with(':') => return None,
+            // What follows the host is no port, such as 99999.
+            None if authority.as_str() != authority.host() => return None,
             None => {
                 if is_tls {
                     443
@@ -94,7 +96,7 @@ impl Destinations {
             known: Mutex::default(),
             clock: AtomicU64::new(0),
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
-            roots: Mutex::default(),
+            roots: OnceCell::new(),
             limits,
             workers,
             permits,
@@ -103,13 +105,17 @@ impl Destinations {
 
     /// The upstream of a place; none if it has no address that may be used.
     pub(super) async fn find(&self, place: &Place) -> Option<Arc<Upstream>> {
-        let destination = self.destination(place);
+        let destination = match self.known(place) {
+            Some(destination) => destination,
+            None => self.insert(place, self.tls(place).await),
+        };
         let mut expires = destination.expires.lock().await;
         if expires.is_none_or(|at| at <= Instant::now()) {
             let found = self.resolve(place).await;
-            let lifetime = if found.is_some() { LIFETIME } else { PAUSE };
+            let has_some = found.as_ref().is_some_and(|usable| !usable.is_empty());
+            let lifetime = if has_some { LIFETIME } else { PAUSE };
             *expires = Some(Instant::now() + lifetime);
-            // What was found before is better than nothing.
+            // What was found before is better than nothing, unless it may not be used any longer.
             if let Some(usable) = found {
                 destination.upstream.update(&EndpointSet { usable, elsewhere: 0 }, self.workers);
             }
@@ -125,22 +131,25 @@ impl Destinations {
         all.iter().for_each(|one| one.upstream.sweep(before));
     }
 
-    /// What is known of a place. The one that was not used for the longest time makes room.
-    fn destination(&self, place: &Place) -> Arc<Destination> {
+    /// What is known of a place.
+    fn known(&self, place: &Place) -> Option<Arc<Destination>> {
+        let known = self.known.lock();
+        let destination = known.get(place)?;
+        destination.used.store(self.clock.fetch_add(1, Relaxed), Relaxed);
+        Some(Arc::clone(destination))
+    }
+
+    /// A place that is known from now on. The one that was not used for the longest time makes room.
+    fn insert(&self, place: &Place, tls: Option<Arc<UpstreamTls>>) -> Arc<Destination> {
         let now = self.clock.fetch_add(1, Relaxed);
         let mut known = self.known.lock();
         if let Some(destination) = known.get(place) {
-            destination.used.store(now, Relaxed);
             return Arc::clone(destination);
         }
         if known.len() >= MAX_HOSTS {
             let oldest = known.iter().min_by_key(|(_, one)| one.used.load(Relaxed)).map(|(place, _)| place.clone());
             oldest.iter().for_each(|place| drop(known.remove(place)));
         }
-        let tls = place.is_tls.then(|| {
-            let expected = Expected { name: &place.host, names: &[], verify: true };
-            Arc::new(backend::config(&expected, self.roots(), None))
-        });
         // It is named in messages of error pages, which no client sees.
         let upstream =
             Arc::new(Upstream::new(&place.host, false, self.limits, tls, Counters::default(), Clock::default()));
@@ -150,27 +159,24 @@ impl Destinations {
         destination
     }
 
-    /// The CAs of this machine, read once.
-    fn roots(&self) -> Arc<RootCertStore> {
-        let mut roots = self.roots.lock();
-        if roots.is_none() {
-            match client::tls::system_roots() {
-                Ok(found) => *roots = Some(Arc::new(found)),
-                Err(error) => tracing::warn!(%error, "cannot read CAs of this machine"),
-            }
+    /// TLS towards a place, if it has it. Nothing is locked meanwhile, because files are read.
+    async fn tls(&self, place: &Place) -> Option<Arc<UpstreamTls>> {
+        if !place.is_tls {
+            return None;
         }
-        roots.clone().unwrap_or_else(|| Arc::new(RootCertStore::empty()))
+        let roots = self.roots.get_or_try_init(read_roots).await.cloned();
+        let roots = roots.unwrap_or_else(|()| Arc::new(RootCertStore::empty()));
+        let expected = Expected { name: &place.host, names: &[], verify: true };
+        Some(Arc::new(backend::config(&expected, roots, None)))
     }
 
-    /// The addresses of a place that may be used; none if it cannot be resolved, or only to others.
+    /// The addresses of a place that may be used; none if it cannot be resolved.
     async fn resolve(&self, place: &Place) -> Option<BTreeSet<SocketAddr>> {
         let all = match place.host.parse::<IpAddr>() {
             Ok(ip) => vec![SocketAddr::new(ip, place.port)],
             Err(_) => self.look_up(absolute(&place.host)?, place.port).await?,
         };
-        let usable: BTreeSet<SocketAddr> =
-            all.into_iter().filter(|address| (self.permits)(*address)).take(MAX_ADDRESSES).collect();
-        (!usable.is_empty()).then_some(usable)
+        Some(all.into_iter().filter(|address| (self.permits)(*address)).take(MAX_ADDRESSES).collect())
     }
 
     async fn look_up(&self, name: String, port: u16) -> Option<Vec<SocketAddr>> {
@@ -188,6 +194,12 @@ impl Destinations {
     }
 }
 
+/// The CAs of this machine.
+async fn read_roots() -> Result<Arc<RootCertStore>, ()> {
+    let found = tokio::task::spawn_blocking(client::tls::system_roots).await.map_err(drop)?;
+    found.map(Arc::new).map_err(|error| tracing::warn!(%error, "cannot read CAs of this machine"))
+}
+
 /// A name that the search path of the machine does not change: several labels, with a dot at the end.
 fn absolute(host: &str) -> Option<String> {
     let is_name = host.contains('.') && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
@@ -196,6 +208,10 @@ fn absolute(host: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use tokio::sync::Notify;
+
     use super::*;
 
     fn place(url: &str) -> Option<Place> {
@@ -240,6 +256,46 @@ mod tests {
         let upstream = all.find(&good).await.expect("an upstream");
         assert!(Arc::ptr_eq(&upstream, &all.find(&good).await.expect("an upstream")), "connections are shared");
         assert!(all.find(&bad).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn addresses_that_are_no_longer_permitted_are_given_up() {
+        let is_own = Arc::new(AtomicBool::new(false));
+        let permits = Arc::clone(&is_own);
+        let all = destinations(move |_| !permits.load(Relaxed));
+        let place = place("http://192.0.2.1/").expect("a place");
+        assert!(all.find(&place).await.is_some());
+        is_own.store(true, Relaxed);
+        *all.known(&place).expect("a destination").expires.lock().await = None;
+        assert!(all.find(&place).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn hosts_without_tls_do_not_wait_until_cas_are_read() {
+        let all = Arc::new(destinations(|_| true));
+        let (begun, read) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let reading = tokio::spawn({
+            let (all, begun, read) = (Arc::clone(&all), Arc::clone(&begun), Arc::clone(&read));
+            async move {
+                let slow = async {
+                    begun.notify_one();
+                    read.notified().await;
+                    Arc::new(RootCertStore::empty())
+                };
+                all.roots.get_or_init(|| slow).await;
+            }
+        });
+        begun.notified().await;
+        let secure = tokio::spawn({
+            let all = Arc::clone(&all);
+            async move { all.find(&place("https://192.0.2.1/").expect("a place")).await.is_some() }
+        });
+        tokio::task::yield_now().await;
+        assert!(all.find(&place("http://192.0.2.2/").expect("a place")).await.is_some());
+        assert!(!secure.is_finished());
+        read.notify_one();
+        assert!(secure.await.expect("a task"));
+        reading.await.expect("a task");
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ use super::refusal::{Reason, Refusal, redirect, status};
 use super::values::{authority, target, values};
 use crate::body::ResponseBody;
 use crate::error_pages;
-use crate::headers::Rejection;
+use crate::headers::{self, Rejection};
 use crate::http_proxy::ClientConnection;
 use crate::metrics::RouteMetrics;
 
@@ -140,12 +140,13 @@ impl Enforced {
         let now = self.enforcer.now();
         let each = || {
             let limits = self.policy.rate_limits.iter().zip(&self.rate_limits);
-            limits.filter(|(limit, _)| !limit.exempts(client)).filter_map(|(limit, buckets)| {
-                let key = match &limit.key {
-                    RateKey::Client => Key::Client(client_key(client)),
-                    RateKey::Header(name) => Key::Header(parts.headers.get(&**name)?),
+            limits.filter(|(limit, _)| !limit.exempts(client)).map(|(limit, buckets)| {
+                let value = match &limit.key {
+                    RateKey::Client => None,
+                    RateKey::Header(name) => parts.headers.get(&**name),
                 };
-                Some((limit, buckets, key))
+                // Without the header there is a limit, too: leaving it out must not be a way around.
+                (limit, buckets, value.map_or_else(|| Key::Client(client_key(client)), Key::Header))
             })
         };
         let is_single = self.rate_limits.len() == 1;
@@ -172,6 +173,10 @@ impl Enforced {
         }
         if self.layers.iter().any(|layer| layer.passwords.is_some()) {
             parts.headers.remove(AUTHORIZATION);
+        }
+        if self.layers.iter().any(|layer| layer.auth_server.is_some()) {
+            // Backends may take `X_User` of the client for the `X-User` that a server grants.
+            headers::drop_underscores(&mut parts.headers);
         }
         for layer in &self.layers {
             let Some((auth, server)) = &layer.auth_server else { continue };

@@ -36,7 +36,8 @@ pub(crate) struct PasswordStore(Mutex<HashMap<(Arc<str>, bool), Current>>);
 
 /// Users and their hashes.
 pub(crate) struct Passwords {
-    users: HashMap<Box<str>, PasswordHash>,
+    /// None for those whose hash cannot be used: they have no password.
+    users: HashMap<Box<str>, Option<PasswordHash>>,
     /// The user whose hash is computed for users that do not exist, so that these take as long.
     decoy: Option<Box<str>>,
     /// Of the data that was read.
@@ -118,12 +119,12 @@ impl Passwords {
             }
             // A plain password may have colons, a hash may not.
             let hash = if rest.starts_with('{') { rest } else { rest.split(':').next().unwrap_or_default() };
-            match PasswordHash::parse(hash) {
-                Ok(hash) => drop(users.insert(user.into(), hash)),
-                Err(error) => tracing::warn!(secret, user, %error, "cannot use password"),
-            }
+            let hash = PasswordHash::parse(hash);
+            let hash = hash.map_err(|error| tracing::warn!(secret, user, %error, "cannot use password"));
+            users.insert(user.into(), hash.ok());
         }
-        let decoy = users.iter().find(|(_, hash)| hash.is_slow()).map(|(user, _)| Box::clone(user));
+        let is_slow = |hash: &Option<PasswordHash>| hash.as_ref().is_some_and(PasswordHash::is_slow);
+        let decoy = users.iter().find(|(_, hash)| is_slow(hash)).map(|(user, _)| Box::clone(user));
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
         let turns = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(4);
         Self {
@@ -139,18 +140,22 @@ impl Passwords {
 
     /// Whether verification is slow; also for users that do not exist, if it is for others.
     pub(super) fn is_slow(&self, user: &str) -> bool {
-        self.users.get(user).map_or(self.decoy.is_some(), PasswordHash::is_slow)
+        self.hash(user).map_or(self.decoy.is_some(), PasswordHash::is_slow)
     }
 
     /// Whether this is the password of a user.
     pub(super) fn verify(&self, user: &str, password: &[u8]) -> bool {
-        if let Some(hash) = self.users.get(user) {
+        if let Some(hash) = self.hash(user) {
             return hash.verify(password);
         }
-        if let Some(hash) = self.decoy.as_ref().and_then(|decoy| self.users.get(decoy)) {
+        if let Some(hash) = self.decoy.as_ref().and_then(|decoy| self.hash(decoy)) {
             std::hint::black_box(hash.verify(password));
         }
         false
+    }
+
+    fn hash(&self, user: &str) -> Option<&PasswordHash> {
+        self.users.get(user)?.as_ref()
     }
 
     /// What credentials are remembered as.
@@ -205,7 +210,7 @@ pub(crate) mod tests {
         let (store, key): (_, Arc<str>) = (PasswordStore::default(), "shop/users".into());
         let (file, map) = (store.of(&key, PasswordFormat::File), store.of(&key, PasswordFormat::Map));
         assert_eq!((admits(&file, "a", "x"), admits(&map, "a", "x")), (None, None));
-        let text = "# users\na:{PLAIN}x:y\r\nb:$1$abcd$Oy8OD9LGKv7H9yIMreLNV1:comment\nc:unknown\n\na:{PLAIN}later\n";
+        let text = "# users\na:{PLAIN}x:y\r\nb:$1$abcd$Oy8OD9LGKv7H9yIMreLNV1:comment\nc:unknown\n\na:{PLAIN}later\nc:{PLAIN}later\n";
         store.apply(&key, Some(&secret("Opaque", &[("auth", text)])));
         for (user, password, expected) in [
             ("a", "x:y", true),
@@ -213,6 +218,7 @@ pub(crate) mod tests {
             ("b", "secret", true),
             ("b", "other", false),
             ("c", "unknown", false),
+            ("c", "later", false),
             ("c", "", false),
             ("", "", false),
             ("# users", "", false),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use api::ip::parse_lenient;
 use api::view::gateway_api::{BackendTlsPolicy, Gateway, ListenerSet, Material};
-use api::view::{EndpointSlice, ObjectMeta, Secret, Service, TrafficPolicy};
+use api::view::{EndpointSlice, ObjectMeta, Secret, Service};
 use client::watch::{Object, Source};
 use routing::cluster::{Change, Cluster, Options, Touched};
 use routing::ingress;
@@ -23,7 +23,7 @@ use super::ingresses::{IngressClasses, Resources};
 use super::pools::Pools;
 use super::programmed::{Frontend, Programmed};
 use super::rule::{CompiledRule, CompiledStream};
-use super::secrets::PolicySecrets;
+use super::secrets::{PolicySecrets, bounded};
 use super::tables::Tables;
 use super::trust::{ConfigMap, Trust};
 use crate::controller::{Notice, Shared};
@@ -74,11 +74,13 @@ struct Routes {
     ingresses: IngressClasses,
     pools: Pools,
     trust: Trust,
-    /// References of Gateways, ListenerSets and policies.
+    /// References of Gateways, ListenerSets and BackendTLSPolicies.
     references: BTreeMap<(Topic, Arc<str>), Vec<Material>>,
     references_changed: bool,
-    /// Secrets with passwords, to which the policies of rules refer.
+    /// Secrets with passwords, to which the TrafficPolicies of rules refer.
     policy_secrets: PolicySecrets,
+    /// Namespaces whose policies refer to more than is watched.
+    beyond: BTreeMap<Box<str>, usize>,
     /// Services of Gateways and of classes of Ingresses.
     frontends: HashMap<Arc<str>, Frontend>,
     programmed: BTreeMap<Arc<str>, Programmed>,
@@ -110,6 +112,7 @@ impl Routes {
             references: BTreeMap::new(),
             references_changed: false,
             policy_secrets: PolicySecrets::default(),
+            beyond: BTreeMap::new(),
             frontends: HashMap::new(),
             programmed: BTreeMap::new(),
             is_ready: false,
@@ -129,11 +132,10 @@ impl Routes {
             let touched = self.cluster.apply_all(changes);
             // Only those of our classes count.
             self.references_changed |= !touched.gateways.is_empty() || !touched.sets.is_empty();
-            for route in &touched.routes {
-                let state = self.cluster.route(route);
-                let served = state.filter(|state| state.parents.iter().any(|parent| parent.accepted.holds()));
-                let rules = served.map(|state| &state.rules[..]).unwrap_or_default();
-                self.references_changed |= self.policy_secrets.apply(route, rules);
+            for (listener, route) in &touched.route_changes {
+                let effective = self.cluster.with_policies(listener, route);
+                let rules = effective.as_ref().map(|state| &state.rules[..]).unwrap_or_default();
+                self.references_changed |= self.policy_secrets.apply(listener, route, rules);
             }
             self.touched.extend(touched);
         }
@@ -159,11 +161,7 @@ impl Routes {
                 self.refer(topic, &key, policy.as_deref().map(BackendTlsPolicy::materials));
                 Change::BackendTlsPolicy(key, policy)
             }
-            Topic::TrafficPolicy => {
-                let policy: Option<Arc<TrafficPolicy>> = typed(object);
-                self.refer(topic, &key, policy.as_deref().map(TrafficPolicy::materials));
-                Change::TrafficPolicy(key, policy)
-            }
+            Topic::TrafficPolicy => Change::TrafficPolicy(key, typed(object)),
             Topic::HttpRoute => Change::HttpRoute(key, typed(object)),
             Topic::GrpcRoute => Change::GrpcRoute(key, typed(object)),
             Topic::TlsRoute => Change::TlsRoute(key, typed(object)),
@@ -220,14 +218,30 @@ impl Routes {
     fn wanted(&mut self) -> Option<BTreeSet<Material>> {
         let of_ingresses = self.ingresses.references_changed();
         (std::mem::take(&mut self.references_changed) || of_ingresses).then_some(())?;
-        let is_ours = |(topic, key): &(Topic, Arc<str>)| match topic {
-            Topic::Gateway => self.cluster.gateway(key).is_some(),
-            Topic::ListenerSet => self.cluster.listener_set(key).is_some(),
-            _ => true,
-        };
-        let ours = self.references.iter().filter(|(from, _)| is_ours(from));
-        let of_policies = self.policy_secrets.materials();
-        Some(ours.flat_map(|(_, to)| to.iter().cloned()).chain(of_policies).chain(self.ingresses.secrets()).collect())
+        let (mut wanted, mut of_policies) = (BTreeSet::new(), BTreeSet::new());
+        for ((topic, key), to) in &self.references {
+            match topic {
+                Topic::Gateway if self.cluster.gateway(key).is_none() => {}
+                Topic::ListenerSet if self.cluster.listener_set(key).is_none() => {}
+                Topic::Gateway | Topic::ListenerSet => wanted.extend(to.iter().cloned()),
+                _ => of_policies.extend(to.iter().cloned()),
+            }
+        }
+        of_policies.extend(self.policy_secrets.materials());
+        let (of_policies, beyond) = bounded(of_policies);
+        wanted.extend(of_policies);
+        wanted.extend(self.ingresses.secrets());
+        self.note_beyond(beyond);
+        Some(wanted)
+    }
+
+    /// Reports namespaces whose policies refer to more than is watched.
+    fn note_beyond(&mut self, beyond: BTreeMap<Box<str>, usize>) {
+        for namespace in beyond.keys().filter(|namespace| !self.beyond.contains_key(*namespace)) {
+            tracing::warn!(namespace, "ignored Secrets and ConfigMaps of policies: the namespace has too many");
+        }
+        self.shared.metrics.routing().set_unread(beyond.values().sum());
+        self.beyond = beyond;
     }
 
     fn apply_frontend(&mut self, key: &Arc<str>, service: Option<&Service>) {

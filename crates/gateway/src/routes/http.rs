@@ -50,7 +50,9 @@ pub(crate) async fn answer(
     let (found, is_ingress) = find(client, port, &request, is_grpc);
     let mut answer = match found {
         Ok(found) => {
+            headers::end_hop(&mut request.parts.headers);
             if is_ingress {
+                headers::drop_underscores(&mut request.parts.headers);
                 ingress_headers::describe(&mut request.parts, &client.client, || fastrand::u128(..));
             }
             // Boxed: the future is large, and that of requests to Services must stay small.

@@ -193,9 +193,9 @@ impl CompiledStream {
         Self { rotation: rotation(&weights), upstreams, policy: rule.policy.clone(), metrics }
     }
 
-    /// Whether a client may connect.
+    /// Whether a client may connect; none may where a restriction cannot be enforced.
     pub(crate) fn admits(&self, client: IpAddr) -> bool {
-        self.policy.as_ref().is_none_or(|policy| policy.admits(client))
+        self.policy.as_ref().is_none_or(|policy| policy.refuse.is_none() && policy.admits(client))
     }
 
     /// The upstream of the next connection or flow.

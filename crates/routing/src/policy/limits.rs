@@ -31,7 +31,7 @@ pub struct RateLimit {
 pub enum RateKey {
     /// Those of a client address.
     Client,
-    /// Those with the same value of a header; those without it have no limit.
+    /// Those with the same value of a header; those without it are counted by client address.
     Header(Box<str>),
 }
 

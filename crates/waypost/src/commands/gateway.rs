@@ -3,17 +3,21 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use client::events::{EventRecorder, ObjectEvent};
 use client::remote::Remote;
 use client::watch::Source;
-use gateway::{Limits, Notice, Settings};
+use gateway::{Limits, Notice, OwnAddresses, Settings};
 use kernel::addresses::Addresses as _;
+use parking_lot::Mutex;
 use plan::Redirect;
 use tokio::sync::watch;
 
 use crate::config::{IngressArguments, ProxyArguments, ProxyMode};
 
+/// How long the addresses of this machine are used before they are read again.
+const FRESH: Duration = Duration::from_secs(1);
 /// Event source component.
 const COMPONENT: &str = "waypost-gateway";
 
@@ -36,7 +40,7 @@ impl Gateway {
         let recorder = EventRecorder::start(remote, COMPONENT, &node);
         let settings = Settings {
             node,
-            addresses: own_addresses(),
+            addresses: cached(FRESH, own_addresses),
             limits: Limits::default(),
             ingress: ingress.options(),
             events: Arc::new(move |notice| recorder.record(finding(notice))),
@@ -63,16 +67,32 @@ impl Gateway {
     }
 }
 
-/// The addresses by which others reach this machine, the first interface's first.
-fn own_addresses() -> Vec<IpAddr> {
-    let known = kernel::addresses::linux::Linux::open().and_then(|mut addresses| addresses.list()).unwrap_or_default();
+/// Addresses that are read again when they were read `fresh` ago. While they cannot be read, the last ones count.
+fn cached(fresh: Duration, read: impl Fn() -> Option<Vec<IpAddr>> + Send + Sync + 'static) -> OwnAddresses {
+    let known = Mutex::new((None::<Instant>, Vec::new()));
+    Arc::new(move || {
+        let mut known = known.lock();
+        if known.0.is_none_or(|at| at.elapsed() >= fresh) {
+            known.0 = Some(Instant::now());
+            if let Some(found) = read() {
+                known.1 = found;
+            }
+        }
+        known.1.clone()
+    })
+}
+
+/// The addresses by which others reach this machine, the first interface's first; none if they cannot be read.
+fn own_addresses() -> Option<Vec<IpAddr>> {
+    let known = kernel::addresses::linux::Linux::open().and_then(|mut addresses| addresses.list());
+    let known = known.map_err(|error| tracing::warn!(%error, "cannot read addresses of this machine")).ok()?;
     let is_fit = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
         IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
     };
     let mut fit: Vec<_> = known.into_iter().filter(|address| is_fit(address.ip)).collect();
     fit.sort_by_key(|address| (address.interface, address.ip));
-    fit.into_iter().map(|address| address.ip).collect()
+    Some(fit.into_iter().map(|address| address.ip).collect())
 }
 
 /// A notice as an Event of its Service.
@@ -85,5 +105,29 @@ fn finding(notice: Notice) -> ObjectEvent {
         normal: false,
         reason: notice.reason,
         message: notice.message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+    use super::*;
+
+    /// An address that is another one each time; every third time it cannot be read.
+    fn changing() -> impl Fn() -> Option<Vec<IpAddr>> + Send + Sync + 'static {
+        let count = AtomicU8::new(0);
+        move || match count.fetch_add(1, Relaxed) {
+            count if count % 3 == 2 => None,
+            count => Some(vec![[192, 0, 2, count].into()]),
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_followed() {
+        let take = |addresses: OwnAddresses| [(); 4].map(|()| addresses());
+        let all = |numbers: [u8; 4]| numbers.map(|number| vec![IpAddr::from([192, 0, 2, number])]);
+        assert_eq!(take(cached(Duration::ZERO, changing())), all([0, 1, 1, 3]));
+        assert_eq!(take(cached(Duration::from_secs(3600), changing())), all([0; 4]));
     }
 }

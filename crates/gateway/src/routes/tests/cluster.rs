@@ -64,7 +64,7 @@ fn objects_become_listeners_and_rules_and_changes_close_no_connection() {
         Arc::clone(&memory) as _,
         Settings {
             node: "n1".to_owned(),
-            addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
             limits: Limits::default(),
             ingress: routing::ingress::Options::default(),
             events: Arc::new(|_| {}),

@@ -134,6 +134,32 @@ fn time_limits_count_as_errors() {
     }
 }
 
+#[test]
+fn clients_that_send_slowly_eject_no_endpoint() {
+    let (mut gateway, _clock) = stopped();
+    gateway.service("one", &[named("good"), named("other")]);
+    let outlier = Outlier { consecutive_errors: 1, ..Outlier::default() };
+    let balancing = Some(Balancing { outlier: Some(outlier), ..Balancing::default() });
+    let limit = Some(millis(100));
+    let guarded = |policy: Policy| Rule {
+        policy: Some(Arc::new(Policy { balancing: balancing.clone(), ..policy })),
+        ..rule(&json!({"backends": [{"name": "one"}]}))
+    };
+    for (host, limited) in [
+        ("whole", Rule { request_timeout: limit, ..guarded(Policy::default()) }),
+        ("attempt", Rule { backend_timeout: limit, ..guarded(Policy::default()) }),
+        ("read", guarded(Policy { read_timeout: limit, ..Policy::default() })),
+        ("send", guarded(Policy { send_timeout: limit, ..Policy::default() })),
+    ] {
+        gateway.route("http", host, &[host], vec![limited]);
+        // The rest of the body never comes.
+        let answer = gateway.ask(&format!("POST / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10\r\n\r\nabc"));
+        assert_eq!(code(&answer), 408, "{host}: {answer}");
+    }
+    let shown = shown(&gateway);
+    assert!(shown.contains("waypost_gateway_ejections_total{service=\"shop/one\"} 0"), "{shown}");
+}
+
 fn shown(gateway: &TestGateway) -> String {
     use prometheus_client::encoding::text;
     use prometheus_client::registry::Registry;

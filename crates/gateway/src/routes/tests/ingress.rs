@@ -60,7 +60,7 @@ impl Node {
         let inside = runtime.enter();
         let settings = Settings {
             node: "n1".to_owned(),
-            addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
             limits: Limits::default(),
             ingress,
             events: Arc::new(|_| {}),
@@ -209,6 +209,31 @@ fn requests_and_responses_have_the_headers_of_ingress_nginx() {
     for head in [head, missing] {
         assert!(head.contains("\r\nserver: waypost\r\n") && head.contains("\r\ndate: "), "{head}");
     }
+}
+
+#[test]
+fn a_client_cannot_remove_headers_that_backends_trust_by_naming_them_in_connection() {
+    let node = Node::new();
+    node.plain("a", &["a.example / Prefix one"]);
+    node.eventually("a.example", "/", "one");
+    let lines =
+        "Connection: X-Real-IP, X-Forwarded-Host, X-Scheme, X-Forwarded-Scheme, X-Request-ID, X-Own\r\nX-Own: 1\r\n";
+    let (_, body) = get_over(&mut node.connect(80), "a.example", "/", lines);
+    let body = body.to_lowercase();
+    for line in ["x-forwarded-host: a.example", "x-forwarded-scheme: http", "x-real-ip: 127.0.0.1", "x-scheme: http"] {
+        assert!(body.lines().any(|one| one == line), "{line}: {body}");
+    }
+    assert!(body.contains("\r\nx-request-id: ") && !body.contains("x-own"), "{body}");
+}
+
+#[test]
+fn headers_with_underscores_are_dropped() {
+    let node = Node::new();
+    node.plain("a", &["a.example / Prefix one"]);
+    node.eventually("a.example", "/", "one");
+    let lines = "X_Real_IP: 192.0.2.1\r\nX_User: root\r\nX-User: ann\r\n";
+    let body = get_over(&mut node.connect(80), "a.example", "/", lines).1.to_lowercase();
+    assert!(body.contains("\r\nx-user: ann\r\n") && !body.contains("x_"), "{body}");
 }
 
 #[test]

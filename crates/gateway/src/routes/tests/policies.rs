@@ -140,6 +140,16 @@ fn a_request_that_one_limit_refuses_counts_for_no_other() {
 }
 
 #[test]
+fn requests_without_the_header_of_a_rate_are_counted_by_client() {
+    let policy = Policy { rate_limits: vec![rate("a", 0, RateKey::Header("X-Key".into()))], ..Policy::default() };
+    let gateway = guarded(policy);
+    let ask = |lines: &[&str]| code(&get_with(&gateway, "/", lines));
+    assert_eq!((ask(&[]), ask(&["X-Other: one"])), (200, 429));
+    assert_eq!((ask(&["X-Key: one"]), ask(&["X-Key: two"]), ask(&["X-Key: one"])), (200, 200, 429));
+    assert_eq!(ask(&["Connection: X-Key", "X-Key: three"]), 429, "the backend would not see the header");
+}
+
+#[test]
 fn requests_in_progress_are_limited_until_their_responses_are_complete() {
     // The pod sends half of each response, and the rest when it is told.
     let (go, wait) = mpsc::channel::<()>();
@@ -324,6 +334,44 @@ fn another_server_authorises_requests() {
     ] {
         assert!(has_line(&asked, line), "{line}: {asked}");
     }
+}
+
+#[test]
+fn a_client_cannot_remove_what_servers_are_told_by_naming_it_in_connection() {
+    let mut gateway = guarded(Policy { external_auth: Some(by_server()), ..Policy::default() });
+    let (server, last) = auth_server();
+    auth_service(&mut gateway, server);
+    let named = "Connection: X-User, X-Own, X-Original-URL, X-Original-Method, X-Real-IP, X-Auth-Request-Redirect, TE";
+    let answer = get_with(&gateway, "/shop/200", &[named, "X-Own: 1", "X-User: root", "TE: trailers"]);
+    assert!(code(&answer) == 200 && has_line(&answer, "x-user: ann"), "{answer}");
+    assert!(!has_line(&answer, "x-own: 1") && has_line(&answer, "te: trailers"), "{answer}");
+    let asked = last.lock().clone();
+    for line in [
+        "x-original-url: http://web.example/shop/200",
+        "x-original-method: GET",
+        "x-real-ip: 127.0.0.1",
+        "x-auth-request-redirect: /shop/200",
+    ] {
+        assert!(has_line(&asked, line), "{line}: {asked}");
+    }
+    assert!(!has_line(&asked, "x-user: root"), "{asked}");
+}
+
+#[test]
+fn headers_with_underscores_do_not_pass_a_server_that_grants_headers() {
+    let mut gateway = guarded(Policy { external_auth: Some(by_server()), ..Policy::default() });
+    let (server, last) = auth_server();
+    auth_service(&mut gateway, server);
+    let answer = get_with(&gateway, "/200", &["X_User: root", "X_Original_URL: http://x/", "X-Kept: 1"]);
+    assert!(has_line(&answer, "x-user: ann") && has_line(&answer, "x-kept: 1"), "{answer}");
+    for text in [answer, last.lock().clone()] {
+        assert!(!text.to_lowercase().contains("x_"), "{text}");
+    }
+    let auth = ExternalAuth { response_headers: vec!["X_Secret".into()], ..by_server() };
+    guard(&mut gateway, Policy { external_auth: Some(auth), ..Policy::default() });
+    assert!(!get_with(&gateway, "/200", &["X_Secret: mine"]).contains("mine"));
+    guard(&mut gateway, Policy::default());
+    assert!(has_line(&get_with(&gateway, "/", &["X_User: ann"]), "x_user: ann"), "other rules");
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! TrafficPolicies of objects that the gateway watches.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use api::gateway_api::watched;
 use api::kinds;
 use client::memory::Memory;
+use client::watch::{Selection, Source, Watch};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::controller::{Gateway, Settings};
@@ -44,6 +47,63 @@ fn objects(memory: &Memory, pod: SocketAddr) {
     memory.put(&watched::GATEWAY, json!({"metadata": metadata("public"), "spec": spec}));
 }
 
+/// Objects, and which Secrets are watched.
+#[derive(Default)]
+struct Recording {
+    memory: Memory,
+    secrets: Mutex<BTreeSet<String>>,
+}
+
+impl Source for Recording {
+    fn watch(&self, selection: Selection) -> Watch {
+        if selection.kind.table == kinds::secret::KIND.table {
+            self.secrets.lock().insert(selection.fields().to_owned());
+        }
+        self.memory.watch(selection)
+    }
+}
+
+#[test]
+fn only_secrets_of_policies_that_hold_for_a_rule_are_watched() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let source = Arc::new(Recording::default());
+    let memory = &source.memory;
+    objects(memory, unused_address());
+    let metadata = |name: &str| json!({"namespace": "shop", "name": name, "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1});
+    let listeners = json!([{"name": "http", "port": 80, "protocol": "HTTP"}]);
+    let spec = json!({"gatewayClassName": "waypost", "listeners": listeners});
+    memory.put(&watched::GATEWAY, json!({"metadata": metadata("public"), "spec": spec}));
+    let rules = json!([{"backendRefs": [{"name": "one", "port": 80}]}]);
+    let spec = json!({"parentRefs": [{"name": "public"}], "rules": rules});
+    memory.put(&watched::HTTP_ROUTE, json!({"metadata": metadata("web"), "spec": spec}));
+    let policy = |kind: &str, name: &str, secret: &str| {
+        let target = json!({"group": "gateway.networking.k8s.io", "kind": kind, "name": name});
+        let spec = json!({"targetRefs": [target], "authentication": {"basic": {"secretName": secret}}});
+        memory.put(&kinds::trafficpolicy::KIND, json!({"metadata": metadata(secret), "spec": spec}));
+    };
+    policy("HTTPRoute", "missing", "stray");
+    policy("Gateway", "public", "outer");
+    policy("HTTPRoute", "web", "inner");
+    let inside = runtime.enter();
+    let settings = Settings {
+        node: "n1".to_owned(),
+        addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
+        limits: Limits::default(),
+        ingress: routing::ingress::Options::default(),
+        events: Arc::new(|_| {}),
+    };
+    let _gateway = Gateway::start(Arc::clone(&source) as _, settings).expect("a gateway");
+    drop(inside);
+    let watched = |name: &str| source.secrets.lock().contains(&format!("metadata.name={name}"));
+    crate::tests::eventually("Secrets are watched", || watched("outer") && watched("inner"));
+    assert!(!watched("stray"), "its policy has no target");
+    policy("HTTPRoute", "web", "other");
+    memory.delete(&kinds::trafficpolicy::KIND, "shop", "inner");
+    crate::tests::eventually("the Secret of the next policy is watched", || watched("other"));
+    assert!(!watched("stray"), "its policy has no target");
+}
+
 #[test]
 fn address_ranges_of_a_policy_hold_for_tcp_connections() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -55,7 +115,7 @@ fn address_ranges_of_a_policy_hold_for_tcp_connections() {
     let inside = runtime.enter();
     let settings = Settings {
         node: "n1".to_owned(),
-        addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
         limits: Limits::default(),
         ingress: routing::ingress::Options::default(),
         events: Arc::new(|_| {}),
@@ -73,16 +133,18 @@ fn address_ranges_of_a_policy_hold_for_tcp_connections() {
         rest_of(stream)
     };
     crate::tests::eventually("connections are served", || answer() == "one");
-    let policy = |field: &str| {
+    let policy = |field: &str, range: &str| {
         let target = json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "public"});
-        let spec = json!({"targetRefs": [target], "sourceRanges": {field: ["127.0.0.0/8"]}});
+        let spec = json!({"targetRefs": [target], "sourceRanges": {field: [range]}});
         memory.put(
             &kinds::trafficpolicy::KIND,
             json!({"metadata": {"namespace": "shop", "name": "p", "generation": 1}, "spec": spec}),
         );
     };
-    policy("deny");
+    policy("deny", "127.0.0.0/8");
     crate::tests::eventually("connections are reset", || answer().is_empty());
-    policy("allow");
+    policy("allow", "127.0.0.0/8");
     crate::tests::eventually("connections are served again", || answer() == "one");
+    policy("allow", "the office");
+    crate::tests::eventually("a policy that is not understood closes", || answer().is_empty());
 }
