@@ -52,6 +52,13 @@ pub(super) struct Path<'a> {
     is_default: bool,
 }
 
+impl<'a> Path<'a> {
+    /// The namespace of its Ingress.
+    fn namespace(&self) -> &'a str {
+        &self.owner.ingress.metadata.namespace
+    }
+}
+
 /// Whether the rule of an Ingress is for this host; none is the host of rules without one.
 pub(super) fn is_host(rule: &str, host: Option<&str>) -> bool {
     host.map_or(rule.is_empty(), |host| rule.eq_ignore_ascii_case(host))
@@ -159,6 +166,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
+    /// Adds a canary to the paths of Ingresses of its own namespace: nobody else may take over requests of theirs.
     fn add_canary(&mut self, host: Option<&str>, canary: &'a Parsed) {
         for path in
             paths(canary, host).into_iter().filter(|path| !path.is_default || canary.ingress.spec.rules.is_empty())
@@ -167,6 +175,9 @@ impl<'a> Assembly<'a> {
             let at = place(host, path.path);
             let problem = match self.paths.iter_mut().find(same) {
                 None => format!("no other Ingress has {at} with pathType {}", path.kind.as_str()),
+                Some((have, _)) if have.namespace() != path.namespace() => {
+                    format!("{at} is served by Ingress {} of another namespace", have.owner.key)
+                }
                 Some((have, Some(first))) if first.owner.key != canary.key => {
                     format!("Ingress {} is the canary of {at} of Ingress {}", first.owner.key, have.owner.key)
                 }

@@ -6,7 +6,7 @@ use api::view::Ingress;
 use serde_json::json;
 
 use super::Change;
-use super::testing::{add, cluster, findings, goes, ingress, rule, with, with_tls};
+use super::testing::{add, cluster, findings, goes, ingress, of_namespace, rule, with, with_tls};
 use crate::cluster::SecretState;
 use crate::model::Matches;
 
@@ -339,6 +339,26 @@ fn canaries_without_a_rule_to_join_are_findings() {
     assert!(
         findings(&all, "alone")[0].starts_with("CanaryIgnored: the canary receives no requests: no other Ingress has")
     );
+}
+
+#[test]
+fn a_canary_of_another_namespace_receives_nothing() {
+    let canary = [("canary", "true"), ("canary-weight", "100"), ("canary-by-header", "X-Canary")];
+    let foreign = of_namespace("thief", ingress("canary", 2, &canary, &["h.example /x P b"]));
+    let all = with([ingress("stable", 1, &[], &["h.example /x P a"]), foreign]);
+    for headers in [&[][..], &[("x-canary", "always")]] {
+        assert_eq!(goes(&all, "h.example", "/x", headers), "a");
+    }
+    let found = &all.state("thief/canary").unwrap().findings;
+    assert_eq!(
+        found[0].message,
+        "the canary receives no requests: h.example/x is served by Ingress web/stable of another namespace"
+    );
+    // One of its own namespace is not kept out by it.
+    let own = ingress("own", 3, &canary[..2], &["h.example /x P c"]);
+    let foreign = of_namespace("thief", ingress("canary", 2, &canary, &["h.example /x P b"]));
+    let all = with([ingress("stable", 1, &[], &["h.example /x P a"]), foreign, own]);
+    assert_eq!(goes(&all, "h.example", "/x", &[]), "a=0 c=100");
 }
 
 #[test]
