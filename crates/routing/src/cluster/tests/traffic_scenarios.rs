@@ -110,6 +110,17 @@ fn a_field_wins_as_a_whole_and_other_fields_stay() {
 }
 
 #[test]
+fn ranges_of_ipv4_mapped_addresses_are_those_of_ipv4() {
+    let mut world = world();
+    let deny = |range: &str| json!({ "sourceRanges": { "deny": [range] } });
+    put(&mut world, "gateway", target("Gateway", "gw", None), deny("::ffff:192.0.2.0/120"));
+    assert!(!admits(&policy(&world, "l", 0), "192.0.2.7") && admits(&policy(&world, "l", 0), "192.0.3.7"));
+    // It holds other addresses too: the policy closes its targets.
+    put(&mut world, "gateway", target("Gateway", "gw", None), deny("::ffff:192.0.2.0/64"));
+    assert_eq!(policy(&world, "l", 0).refuse, Some(503));
+}
+
+#[test]
 fn restrictions_of_a_gateway_hold_in_addition_to_those_of_a_route() {
     let mut world = world();
     let ranges = |allow: &str| json!({ "sourceRanges": { "allow": [allow] }, "requestBody": { "maxSize": "1Ki" } });
