@@ -5,6 +5,7 @@
 
 mod rules;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use api::view::ingress::{IngressBackend, PathType};
@@ -15,6 +16,7 @@ use super::settings::Settings;
 use super::table::{HostRules, Location};
 use super::{Finding, Reason};
 use crate::policy::Pattern;
+use crate::request_path;
 
 pub(super) use rules::redirect_to;
 use rules::{PathRule, location, root_redirect};
@@ -122,13 +124,17 @@ fn uses_regex(path: &Path<'_>) -> bool {
     settings.use_regex || settings.rewrite_target.as_ref().is_some_and(|(text, _)| **text != *path.path)
 }
 
-/// A path as others conflict with it: on a host without regular expressions `/a` and `/a/` are the same prefix.
-fn identity<'a>(path: &Path<'a>, is_regex: bool) -> (PathType, &'a str) {
-    match path.kind {
-        kind if is_regex => (kind, path.path),
-        PathType::Exact => (PathType::Exact, path.path),
-        _ => (PathType::Prefix, path.path.trim_end_matches('/')),
+/// A path as others conflict with it: on a host without regular expressions `/a`, `/%61` and `/a/` are the same prefix.
+/// None for a path that no request can have.
+fn identity<'a>(path: &Path<'a>, is_regex: bool) -> Option<(PathType, Cow<'a, [u8]>)> {
+    if is_regex {
+        return Some((path.kind, Cow::Borrowed(path.path.as_bytes())));
     }
+    let decoded = request_path::decode(path.path)?;
+    Some(match path.kind {
+        PathType::Exact => (PathType::Exact, decoded),
+        _ => (PathType::Prefix, Cow::Owned(request_path::without_slash(&decoded).to_owned())),
+    })
 }
 
 struct Assembly<'a> {
@@ -145,11 +151,15 @@ impl<'a> Assembly<'a> {
     /// Selects the paths that are served: of equal ones the oldest, and as the fallback the oldest default backend.
     fn select(&mut self, host: Option<&str>, owned: &[Path<'a>], is_regex: bool) {
         for path in owned.iter().filter(|path| !path.is_default) {
-            let same = |(have, _): &&(Path<'_>, _)| identity(have, is_regex) == identity(path, is_regex);
+            let own = identity(path, is_regex);
+            let same = |(have, _): &&(Path<'_>, _)| identity(have, is_regex) == own;
             if !path.path.starts_with('/') {
                 self.find(path.owner, Reason::PathInvalid, format!("path `{}` does not start with /", path.path));
             } else if path.kind == PathType::Unknown {
                 self.find(path.owner, Reason::PathInvalid, format!("path {} has an unknown pathType", path.path));
+            } else if own.is_none() {
+                let message = format!("path {} has a malformed escape, or leaves the root by `..`", path.path);
+                self.find(path.owner, Reason::PathInvalid, message);
             } else if let Some((first, _)) = self.paths.iter().find(same) {
                 let (at, first) = (place(host, path.path), &first.owner.key);
                 let message = format!("{at} is served by Ingress {first}, which is older or names it first");
@@ -205,19 +215,20 @@ impl<'a> Assembly<'a> {
             patterns.sort_by(|(a, _), (b, _)| (b.source().len(), b.source()).cmp(&(a.source().len(), a.source())));
         }
         if let Some(redirect) = root_redirect(&rules, paths.iter().map(|(path, _)| path.owner)) {
-            rules.exact.insert("/".into(), redirect);
+            rules.exact.insert(b"/"[..].into(), redirect);
         }
         rules
     }
 
     fn insert(&mut self, rules: &mut HostRules, path: &Path<'_>, location: Location) {
-        match (&mut rules.patterns, path.kind) {
+        match (&mut rules.patterns, identity(path, false)) {
             (Some(patterns), _) => match Pattern::at_start(path.path) {
                 Ok(pattern) => patterns.push((pattern, location)),
                 Err(error) => self.find(path.owner, Reason::PathInvalid, error.to_string()),
             },
-            (None, PathType::Exact) => drop(rules.exact.insert(path.path.into(), location)),
-            (None, _) => drop(rules.prefixes.insert(path.path.trim_end_matches('/').into(), location)),
+            (None, Some((PathType::Exact, path))) => drop(rules.exact.insert(path.into(), location)),
+            (None, Some((_, path))) => drop(rules.prefixes.insert(path.into(), location)),
+            (None, None) => (),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Which rule of a class takes a request.
 //!
 //! In: the merged rules of each host. Out: one rule, or none (404). The host decides first: exact, then `*.` for exactly one
-//! label, then the rules without host; a request never reaches the rules of a less specific host. Then the path: exact, then
-//! the longest prefix by elements; or, on a host with regular expressions, the first of them in the order of their length.
+//! label, then the rules without host; a request never reaches the rules of a less specific host. Then the path, decoded and
+//! resolved ([`crate::request_path`]): exact, then the longest prefix by elements; or, on a host with regular expressions, the first of them in the order of their length.
 //! Last, the headers and cookies that lead to a canary.
 //!
 //! [`crate::http_table`] decides differently in each of these: it tries less specific hosts, tries regular expressions
@@ -18,6 +18,7 @@ use crate::hosts::HostMap;
 use crate::http_table::RequestView;
 use crate::model::Rule;
 use crate::policy::Pattern;
+use crate::request_path;
 use crate::table::Failed;
 
 /// The rules of a class, in any form; that of the engine is [`Rule`]. A copy is cheap.
@@ -30,10 +31,10 @@ type Entry<R> = (Option<Arc<str>>, Arc<HostRules<R>>);
 /// The rules of a host.
 #[derive(PartialEq, Debug)]
 pub(super) struct HostRules<R = Rule> {
-    /// By whole path.
-    pub(super) exact: HashMap<Box<str>, Location<R>, foldhash::fast::RandomState>,
-    /// By prefix, without `/` at its end.
-    pub(super) prefixes: HashMap<Box<str>, Location<R>, foldhash::fast::RandomState>,
+    /// By whole path, decoded.
+    pub(super) exact: HashMap<Box<[u8]>, Location<R>, foldhash::fast::RandomState>,
+    /// By prefix, decoded, without `/` at its end.
+    pub(super) prefixes: HashMap<Box<[u8]>, Location<R>, foldhash::fast::RandomState>,
     /// By regular expression, in the order of precedence, instead of by prefix.
     pub(super) patterns: Option<Vec<(Pattern, Location<R>)>>,
 }
@@ -73,10 +74,11 @@ pub enum HeaderTest {
 }
 
 impl<R> IngressTable<R> {
-    /// The rule that takes a request.
+    /// The rule that takes a request; none for a path that cannot be decoded or that leaves the root.
     #[must_use]
     pub fn find(&self, request: &RequestView<'_>) -> Option<&Arc<R>> {
-        let location = self.host(request.host)?.location(request.path)?;
+        let path = request_path::decode(request.path)?;
+        let location = self.host(request.host)?.location(&path)?;
         location.iter().find(|(condition, _)| condition.holds(request.headers)).map(|(_, rule)| rule)
     }
 
@@ -111,7 +113,9 @@ impl<R> IngressTable<R> {
     /// does not hold. For diagnosis: the cost is that of the number of rules.
     #[must_use]
     pub fn explain<'a>(&'a self, request: &RequestView<'_>) -> Vec<Considered<'a, R>> {
-        let Some((host, rules)) = self.entry(request.host) else { return Vec::new() };
+        let (Some((host, rules)), Some(path)) = (self.entry(request.host), request_path::decode(request.path)) else {
+            return Vec::new();
+        };
         let considered = |(path_holds, condition, rule): (bool, &'a Condition, &'a Arc<R>)| {
             let failed = match path_holds {
                 false => Some(Failed::Path),
@@ -120,7 +124,7 @@ impl<R> IngressTable<R> {
             };
             Considered { host: host.as_ref(), rule, failed }
         };
-        rules.for_path(request.path).map(considered).collect()
+        rules.for_path(&path).map(considered).collect()
     }
 
     /// The rules of the most specific name that covers a host. A `*` stands for one label.
@@ -178,7 +182,8 @@ impl<R: PartialEq> PartialEq for IngressTable<R> {
 }
 
 impl<R> HostRules<R> {
-    pub(super) fn location(&self, path: &str) -> Option<&Location<R>> {
+    /// The rules of a decoded path.
+    pub(super) fn location(&self, path: &[u8]) -> Option<&Location<R>> {
         if let Some(location) = self.exact.get(path) {
             return Some(location);
         }
@@ -190,7 +195,7 @@ impl<R> HostRules<R> {
             if let Some(location) = self.prefixes.get(prefix) {
                 return Some(location);
             }
-            prefix = prefix.rsplit_once('/')?.0;
+            prefix = prefix.get(..prefix.iter().rposition(|byte| *byte == b'/')?)?;
         }
     }
 
@@ -210,17 +215,17 @@ impl<R> HostRules<R> {
     }
 
     fn rules(&self) -> impl Iterator<Item = (&Condition, &Arc<R>)> {
-        self.for_path("").map(|(_, condition, rule)| (condition, rule))
+        self.for_path(b"").map(|(_, condition, rule)| (condition, rule))
     }
 
     /// All rules in order of precedence, each with whether its path takes this one.
-    fn for_path<'a>(&'a self, path: &str) -> impl Iterator<Item = (bool, &'a Condition, &'a Arc<R>)> + use<'a, R> {
+    fn for_path<'a>(&'a self, path: &[u8]) -> impl Iterator<Item = (bool, &'a Condition, &'a Arc<R>)> + use<'a, R> {
         let mut exact: Vec<_> = self.exact.iter().collect();
         let mut prefixes: Vec<_> = self.prefixes.iter().collect();
         exact.sort_unstable_by_key(|(path, _)| *path);
         prefixes.sort_unstable_by(|(a, _), (b, _)| (b.len(), a).cmp(&(a.len(), b)));
         let below =
-            |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            |prefix: &[u8]| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
         let exact = exact.into_iter().map(|(have, location)| (**have == *path, location));
         let prefixes = prefixes.into_iter().map(|(prefix, location)| (below(prefix), location));
         let patterns = self.patterns.iter().flatten().map(|(pattern, location)| (pattern.is_match(path), location));

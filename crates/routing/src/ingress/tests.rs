@@ -49,6 +49,57 @@ fn paths_match_as_the_ingress_api_says() {
     }
 }
 
+/// A backend that resolves the path must not receive what another rule protects.
+#[test]
+fn paths_are_compared_decoded_and_resolved() {
+    let cases = [
+        ("/%61dmin", "a"),
+        ("//admin", "a"),
+        ("/x/../admin", "a"),
+        ("/x/%2e%2e/admin/x", "a"),
+        ("/x%2F..%2Fadmin", "a"),
+        ("/admin%2Fx", "a"),
+        ("/./admin/.", "a"),
+        ("/.well-known/acme-challenge/../../admin", "a"),
+        ("/.well-known/acme-challenge/x", "c"),
+        ("/admin/../x", "b"),
+        ("/%70ublic", "b"),
+        ("/a%20b/%5B", "d"),
+        ("/../admin", "404"),
+        ("/x/..%2f../admin", "404"),
+        ("/admin%zz", "404"),
+        ("/admin%00", "404"),
+    ];
+    let paths = ["h.example /admin P a", "h.example /.well-known/acme-challenge P c", "h.example / P b"];
+    let all = with([ingress("one", 1, &[], &paths), ingress("two", 2, &[], &["h.example /a%20b/%5b E d"])]);
+    for (path, want) in cases {
+        assert_eq!(goes(&all, "h.example", path, &[]), want, "{path}");
+    }
+    let regex = [("use-regex", "true")];
+    let paths = ["h.example /admin P a", "h.example /.well-known/acme-challenge P c", "h.example /a\\sb/\\[ I d"];
+    let all = with([ingress("one", 1, &regex, &paths), ingress("two", 2, &regex, &["h.example / P b"])]);
+    for (path, want) in cases {
+        assert_eq!(goes(&all, "h.example", path, &[]), want, "{path} with expressions");
+    }
+}
+
+#[test]
+fn paths_that_no_request_has_are_findings_and_escapes_make_no_difference() {
+    let all = with([
+        ingress("old", 1, &[], &["h.example /admin P a"]),
+        ingress("young", 2, &[], &["h.example /%61dmin P b", "h.example /%zz P b", "h.example /../x I b"]),
+    ]);
+    assert_eq!(goes(&all, "h.example", "/admin", &[]), "a");
+    assert_eq!(
+        findings(&all, "young"),
+        [
+            "PathInvalid: path /%zz has a malformed escape, or leaves the root by `..`",
+            "PathInvalid: path /../x has a malformed escape, or leaves the root by `..`",
+            "PathConflict: h.example/%61dmin is served by Ingress web/old, which is older or names it first",
+        ]
+    );
+}
+
 #[test]
 fn hosts_match_exactly_or_with_one_label() {
     let all = with([ingress("one", 1, &[], &["*.foo.com / P a", "bar.foo.com /x P b", "- / P c"])]);

@@ -5,6 +5,12 @@ use std::fmt;
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use super::{RequestValues, Template};
+use crate::request_path;
+
+/// Characters that stay as they are in a path (`pchar` of RFC 3986, and `/`), besides the unreserved ones.
+const IN_PATH: &[u8] = b"/!$&'()*+,;=:@";
+/// Those that stay as they are in the value of a parameter, or where it is not known.
+const IN_QUERY: &[u8] = b"/";
 
 /// The memory that a compiled expression may take.
 const SIZE_LIMIT: usize = 256 << 10;
@@ -62,8 +68,8 @@ impl Pattern {
 
     /// Whether it matches somewhere in a text.
     #[must_use]
-    pub fn is_match(&self, text: &str) -> bool {
-        self.regex.is_match(text.as_bytes())
+    pub fn is_match(&self, text: impl AsRef<[u8]>) -> bool {
+        self.regex.is_match(text.as_ref())
     }
 
     /// The expression.
@@ -86,7 +92,8 @@ impl fmt::Debug for Pattern {
 }
 
 /// A change of the path by a regular expression, as `rewrite … break` of nginx: where the expression matches somewhere in
-/// the path, the target replaces the whole path; otherwise nothing changes.
+/// the path, decoded and with `//` and `..` resolved, the target replaces the whole path; otherwise nothing changes.
+/// Captures are encoded again.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PathRewrite {
     /// The expression.
@@ -100,8 +107,12 @@ impl PathRewrite {
     /// The new path and query; none when nothing changes.
     #[must_use]
     pub fn apply(&self, values: &RequestValues<'_>) -> Option<String> {
-        let found = self.pattern.regex.captures(values.path.as_bytes())?;
-        let captures = captures(&found);
+        let path = request_path::decode(values.path)?;
+        let found = self.pattern.regex.captures(&path)?;
+        // A part of the path must not become a parameter of the query.
+        let kept = if self.target.source().contains('?') { IN_QUERY } else { IN_PATH };
+        let captures = captures(&found, kept);
+        let captures: Vec<&str> = captures.iter().map(String::as_str).collect();
         let mut target = self.target.render(&RequestValues { captures: &captures, ..*values });
         if !target.starts_with('/') {
             target.insert(0, '/');
@@ -118,10 +129,14 @@ impl PathRewrite {
     }
 }
 
-/// The text of each capture. Paths are ASCII; a capture that ends within a character of another path is empty.
-fn captures<'a>(found: &Captures<'a>) -> Vec<&'a str> {
-    let text = |place: usize| found.get(place).and_then(|part| std::str::from_utf8(part.as_bytes()).ok());
-    (0..found.len()).map(|place| text(place).unwrap_or_default()).collect()
+/// The text of each capture, percent-encoded.
+fn captures(found: &Captures<'_>, kept: &[u8]) -> Vec<String> {
+    let text = |place: usize| {
+        let mut text = String::new();
+        request_path::encode(found.get(place).map_or(&[], |part| part.as_bytes()), kept, &mut text);
+        text
+    };
+    (0..found.len()).map(text).collect()
 }
 
 /// A redirect as the response to every request.

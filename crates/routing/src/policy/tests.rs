@@ -96,6 +96,11 @@ fn rewrites_replace_the_whole_path() {
         ("/app", "/new?", "/app", Some("a=1"), Some("/new")),
         ("/app", "new", "/app", None, Some("/new")),
         ("/app", "/", "/other", None, None),
+        // The expression sees the path decoded and resolved; captures are encoded again.
+        ("/app/(.*)", "/$1", "/x/%2e%2e/%61pp//a%20b%3Fc%252F/+&=", None, Some("/a%20b%3Fc%252F/+&=")),
+        ("/app/(.*)", "/$1", "/app/../admin", None, None),
+        ("/app/(.*)", "/x?of=$1", "/app/a%26admin=1%23", None, Some("/x?of=a%26admin%3D1%23")),
+        ("/app/(.)", "/$1", "/app/\u{e9}", None, Some("/%C3")),
     ];
     for (pattern, target, path, query, want) in cases {
         let rewrite = PathRewrite { pattern: Pattern::new(pattern).unwrap(), target: Template::parse(target).unwrap() };

@@ -163,7 +163,7 @@ fn header_match(condition: &Condition) -> Option<NamedMatch> {
 
 /// The redirect of `/` to `app-root`, if the Ingress that serves `/` has one.
 pub(super) fn root_redirect<'a>(rules: &HostRules, mut owners: impl Iterator<Item = &'a Parsed>) -> Option<Location> {
-    let (_, rule) = rules.location("/")?.last()?;
+    let (_, rule) = rules.location(b"/")?.last()?;
     let owner = owners.find(|owner| owner.key == rule.route.key)?;
     let redirect = owner.settings.app_root.clone()?;
     let policy = Policy { redirect: Some(redirect), ..rule.policy.as_deref().cloned().unwrap_or_default() };
@@ -196,6 +196,6 @@ pub(in crate::ingress) fn redirect_to(host: &str, owner: &Parsed) -> HostRules {
         broken: None,
     };
     let mut rules = HostRules::default();
-    rules.prefixes.insert("".into(), vec![(Condition::Always, Arc::new(rule))]);
+    rules.prefixes.insert(Box::default(), vec![(Condition::Always, Arc::new(rule))]);
     rules
 }
