@@ -90,6 +90,19 @@ impl Policy {
         self.layers().all(|policy| policy.admits_alone(client))
     }
 
+    /// Whether it, or one around it, limits who may send requests, or how many.
+    #[must_use]
+    pub fn restricts(&self) -> bool {
+        let alone = |policy: &Self| {
+            policy.refuse.is_some()
+                || !(policy.allow.is_empty() && policy.deny.is_empty() && policy.rate_limits.is_empty())
+                || policy.connection_limit.is_some()
+                || policy.basic_auth.is_some()
+                || policy.external_auth.is_some()
+        };
+        self.layers().any(alone)
+    }
+
     fn admits_alone(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         let has = |ranges: &[IpNet]| ranges.iter().any(|range| range.contains(&client));

@@ -1,5 +1,8 @@
 //! Which rule takes a request: the tables of the Ingress API and of the documentation of ingress-nginx.
 
+mod limits;
+mod sharing;
+
 use std::sync::Arc;
 
 use api::view::Ingress;
@@ -386,9 +389,11 @@ fn canaries_without_a_rule_to_join_are_findings() {
     assert!(
         findings(&all, "second")[0].contains("Ingress web/first is the canary of h.example/x of Ingress web/stable")
     );
-    assert!(findings(&all, "type")[0].contains("no other Ingress has h.example/x with pathType Exact"));
     assert!(
-        findings(&all, "alone")[0].starts_with("CanaryIgnored: the canary receives no requests: no other Ingress has")
+        findings(&all, "type")[0].contains("no other Ingress of namespace web has h.example/x with pathType Exact")
+    );
+    assert!(
+        findings(&all, "alone")[0].starts_with("CanaryIgnored: the canary receives no requests: no other Ingress of")
     );
 }
 
@@ -403,7 +408,7 @@ fn a_canary_of_another_namespace_receives_nothing() {
     let found = &all.state("thief/canary").unwrap().findings;
     assert_eq!(
         found[0].message,
-        "the canary receives no requests: h.example/x is served by Ingress web/stable of another namespace"
+        "the canary receives no requests: no other Ingress of namespace thief has h.example/x with pathType Prefix"
     );
     // One of its own namespace is not kept out by it.
     let own = ingress("own", 3, &canary[..2], &["h.example /x P c"]);

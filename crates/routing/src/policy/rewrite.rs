@@ -12,8 +12,16 @@ const IN_PATH: &[u8] = b"/!$&'()*+,;=:@";
 /// Those that stay as they are in the value of a parameter, or where it is not known.
 const IN_QUERY: &[u8] = b"/";
 
-/// The memory that a compiled expression may take.
-const SIZE_LIMIT: usize = 256 << 10;
+/// The longest expression, in bytes.
+const LONGEST: usize = 1024;
+/// The memory that a compiled expression may take, in bytes.
+const SIZE_LIMIT: usize = 128 << 10;
+/// The memory that each thread may take for what it learned while it matched an expression, in bytes.
+const CACHE_LIMIT: usize = 256 << 10;
+/// The longest text that [`Pattern::literal_start`] compares, in bytes.
+const LONGEST_LITERAL: usize = 256;
+/// Characters with a meaning in an expression, but for `.`, which is often meant literally.
+const METACHARACTERS: &[char] = &['^', '$', '*', '+', '?', '(', ')', '[', ']', '{', '}', '|', '\\'];
 
 /// A regular expression on a path or a header, by default without regard to case. Bytes are compared, and `\w`, `\d` and `\s` are those of ASCII.
 #[derive(Clone)]
@@ -58,9 +66,45 @@ impl Pattern {
         Self::build(source, &format!("^{source}"), true)
     }
 
+    /// Compiles an expression for all paths that begin with the text before the first metacharacter of another one. That is
+    /// still its source. At least all paths that the other one matches begin so.
+    ///
+    /// # Errors
+    /// None that are known.
+    pub fn literal_start(source: &str) -> Result<Self, PatternError> {
+        let text = match has_alternatives(source) {
+            true => "",
+            false => Self::text_before(source),
+        };
+        let text = text.split('.').next().unwrap_or_default();
+        let end = (0..=text.len().min(LONGEST_LITERAL)).rev().find(|end| text.is_char_boundary(*end));
+        let text = text.get(..end.unwrap_or_default()).unwrap_or_default();
+        Self::compile(source, &format!("^{}", regex::escape(text)), true)
+    }
+
+    /// The text of an expression before its first metacharacter other than `.`.
+    #[must_use]
+    pub fn text_before(source: &str) -> &str {
+        let (text, rest) = source.split_at(source.find(METACHARACTERS).unwrap_or(source.len()));
+        // A quantifier is about the character before it.
+        match rest.starts_with(['*', '+', '?', '{']) {
+            true => text.char_indices().next_back().map_or("", |(last, _)| text.get(..last).unwrap_or_default()),
+            false => text,
+        }
+    }
+
     fn build(source: &str, pattern: &str, ignores_case: bool) -> Result<Self, PatternError> {
+        if source.len() > LONGEST {
+            let pattern = source.chars().take(64).chain("…".chars()).collect::<String>().into();
+            return Err(PatternError { pattern, reason: format!("it is longer than {LONGEST} bytes").into() });
+        }
+        Self::compile(source, pattern, ignores_case)
+    }
+
+    fn compile(source: &str, pattern: &str, ignores_case: bool) -> Result<Self, PatternError> {
         let mut builder = RegexBuilder::new(pattern);
-        let built = builder.case_insensitive(ignores_case).unicode(false).size_limit(SIZE_LIMIT).build();
+        builder.case_insensitive(ignores_case).unicode(false).size_limit(SIZE_LIMIT).dfa_size_limit(CACHE_LIMIT);
+        let built = builder.build();
         let reason = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().into();
         let regex = built.map_err(|error| PatternError { pattern: source.into(), reason: reason(error) })?;
         Ok(Self { source: source.into(), regex, ignores_case })
@@ -127,6 +171,22 @@ impl PathRewrite {
         }
         Some(target)
     }
+}
+
+/// Whether an expression, possibly a malformed one, has alternatives outside of groups.
+fn has_alternatives(source: &str) -> bool {
+    let (mut depth, mut rest) = (0_usize, source.chars());
+    while let Some(next) = rest.next() {
+        match next {
+            '\\' => drop(rest.next()),
+            '[' => drop(rest.find(|c| *c == ']')),
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '|' if depth == 0 => return true,
+            _ => (),
+        }
+    }
+    false
 }
 
 /// The text of each capture, percent-encoded.

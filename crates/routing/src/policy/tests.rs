@@ -120,6 +120,33 @@ fn expressions_without_an_equivalent_are_rejected() {
 }
 
 #[test]
+fn the_literal_start_of_an_expression_covers_what_it_matches() {
+    // Expression, its text, paths that begin as it does.
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("/a.b/c", "/a.b/c", &["/a", "/axb/c"]),
+        ("/ab*", "/a", &["/a", "/A/x"]),
+        ("/ab{0}", "/a", &["/a"]),
+        ("/a\u{e9}?", "/a", &["/a"]),
+        ("/a.*", "/a", &["/a"]),
+        ("/a(b|c)|", "/a", &["/", ""]),
+        ("/a[|]", "/a", &["/a"]),
+        (r"/a\(|/b", "/a", &["/b"]),
+        ("*", "", &["/"]),
+    ];
+    for (source, text, paths) in cases {
+        assert_eq!(Pattern::text_before(source), *text);
+        let start = Pattern::literal_start(source).unwrap();
+        assert_eq!(start.source(), *source);
+        for path in *paths {
+            assert!(start.is_match(path), "{source} {path}");
+        }
+        assert_eq!(start.is_match("/x/a"), source.contains("|") && !source.contains('[') || *source == "*", "{source}");
+    }
+    let long = Pattern::literal_start(&"/\u{e9}".repeat(100_000)).unwrap();
+    assert!(long.is_match("/\u{e9}".repeat(100)));
+}
+
+#[test]
 fn sign_in_pages_get_the_page_to_return_to() {
     let page = |url, parameter| ExternalAuth::signin_page(url, parameter).unwrap();
     let headers = HeaderMap::new();
