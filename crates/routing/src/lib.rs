@@ -27,6 +27,7 @@ mod persistent;
 mod policies;
 pub mod policy;
 mod references;
+mod request_path;
 mod rules;
 pub mod status;
 pub mod table;

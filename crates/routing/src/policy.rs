@@ -34,6 +34,9 @@ pub use rewrite::{PathRewrite, Pattern, PatternError, Redirect};
 pub use session::{CookieAffinity, SameSite};
 pub use template::{RequestValues, Template, TemplateError, Variable};
 
+/// The length of the prefix of IPv4-mapped addresses.
+const MAPPED_PREFIX: u8 = 96;
+
 /// What a rule demands beyond the Gateway API. The default demands nothing.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Policy {
@@ -87,10 +90,34 @@ impl Policy {
         self.layers().all(|policy| policy.admits_alone(client))
     }
 
+    /// Whether it, or one around it, limits who may send requests, or how many.
+    #[must_use]
+    pub fn restricts(&self) -> bool {
+        let alone = |policy: &Self| {
+            policy.refuse.is_some()
+                || !(policy.allow.is_empty() && policy.deny.is_empty() && policy.rate_limits.is_empty())
+                || policy.connection_limit.is_some()
+                || policy.basic_auth.is_some()
+                || policy.external_auth.is_some()
+        };
+        self.layers().any(alone)
+    }
+
     fn admits_alone(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         let has = |ranges: &[IpNet]| ranges.iter().any(|range| range.contains(&client));
         !has(&self.deny) && (self.allow.is_empty() || has(&self.allow))
+    }
+}
+
+/// A range of addresses in the form in which [`Policy::admits`] compares: without bits beyond its length, an IPv4-mapped one as
+/// that of IPv4. None for a range that is written as IPv4-mapped and holds other addresses too.
+pub(crate) fn source_range(range: IpNet) -> Option<IpNet> {
+    match (range.addr().to_canonical(), range.addr(), range.prefix_len()) {
+        (mapped @ IpAddr::V4(_), IpAddr::V6(_), length) => {
+            IpNet::new(mapped, length.checked_sub(MAPPED_PREFIX)?).ok().map(|range| range.trunc())
+        }
+        _ => Some(range.trunc()),
     }
 }
 

@@ -15,7 +15,7 @@ use super::objects::{Map, Objects, RouteObject, namespace_of};
 use crate::attach::ParentView;
 use crate::model::RouteId;
 use crate::policies::PolicyVerdict;
-use crate::traffic::{self, Target, section_of};
+use crate::traffic::{self, Target};
 
 /// An object with listeners.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -242,31 +242,19 @@ impl<'a> Reader<'a> {
         self.objects.traffic.get(key).map(|stored| &**stored)
     }
 
-    /// The TrafficPolicies that name an object as a target. A change of them marks the nodes of a Gateway, a ListenerSet or a
-    /// route directly, so only a Service is recorded.
-    pub(crate) fn traffic_of(&self, target: &Target) -> impl Iterator<Item = (&'a Arc<str>, &'a traffic::Stored)> {
-        if let Target::Service(key) = target {
-            self.note(Input::PoliciesOf(Arc::clone(key)));
-        }
-        let objects = self.objects;
-        let keys = objects.traffic_of.get(target).into_iter().flatten();
-        keys.filter_map(|key| Some((key, &**objects.traffic.get(key)?)))
-    }
-
-    /// The TrafficPolicy that holds for exactly this target: the oldest, then the first by name.
+    /// The TrafficPolicy that holds for exactly this target: the oldest, then the first by name. A change of those of a Gateway, a
+    /// ListenerSet or a route marks its node directly, so only a Service is recorded.
     pub(crate) fn traffic_for(
         &self,
         target: &Target,
         section: Option<&str>,
     ) -> Option<(&'a Arc<str>, &'a traffic::Stored)> {
-        let names_it = |(key, stored): &(&Arc<str>, &traffic::Stored)| {
-            let references = stored.policy.spec.target_refs.iter();
-            let mut sections = references.filter(|one| Target::of(key, one).as_ref() == Some(target)).map(section_of);
-            sections.any(|one| one == section)
-        };
-        let age =
-            |(key, stored): &(&'a Arc<str>, &'a traffic::Stored)| (&*stored.policy.metadata.creation_timestamp, *key);
-        self.traffic_of(target).filter(names_it).min_by(|one, other| age(one).cmp(&age(other)))
+        if let Target::Service(key) = target {
+            self.note(Input::PoliciesOf(Arc::clone(key)));
+        }
+        let objects = self.objects;
+        let (_, key) = objects.traffic_of.get(target)?.get(section.unwrap_or_default())?.first()?;
+        Some((key, &**objects.traffic.get(key)?))
     }
 
     /// The same for the node of another TrafficPolicy with this target.

@@ -405,10 +405,10 @@ pub(super) fn views<'a>(
         listeners: Arc::clone(&listeners.views),
         layers,
     };
-    let layers = traffic::of_gateway(reader, &facts.key);
+    let layers = traffic::of_gateway(reader, &facts.key, &facts.listeners.views);
     let own = (Owner::Gateway(Arc::clone(&facts.key)), view(true, &facts.listeners, layers.clone()));
     let set = move |set: &SetFacts<'_>| {
-        let layers = traffic::of_set(reader, set.key, layers.as_deref());
+        let layers = traffic::of_set(reader, set.key, &set.listeners.views, layers.as_deref());
         (Owner::Set(Arc::clone(set.key)), view(set.is_allowed, &set.listeners, layers))
     };
     std::iter::once(own).chain(facts.sets.iter().map(set))

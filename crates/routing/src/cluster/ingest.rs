@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Cluster;
 use super::change::Change;
 use super::graph::{Input, Node, Owner};
-use super::objects::{RouteObject, gateway_of_set, namespace_of, reindex, store, target_services};
+use super::objects::{RouteObject, gateway_of_set, namespace_of, reindex, reindex_traffic, store, target_services};
 use crate::model::{RouteId, RouteKind};
 use crate::traffic::{self, Stored, Target};
 
@@ -115,7 +115,7 @@ impl Cluster {
             stored.iter().flat_map(|stored| traffic::targets(key, &stored.policy)).collect()
         };
         let (old, new) = (targets(&change.old), targets(&change.new));
-        reindex(&mut self.objects.traffic_of, key, &old, &new);
+        reindex_traffic(&mut self.objects.traffic_of, key, change.old.as_deref(), change.new.as_deref());
         self.dirty.insert(Node::TrafficPolicy(Arc::clone(key)));
         for target in old.union(&new) {
             match target {

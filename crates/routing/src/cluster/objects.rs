@@ -3,7 +3,7 @@
 //! Only this module stores objects. What is derived from them reads them through a [`Reader`](super::graph::Reader), which
 //! records what was read.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::view::gateway_api::{
@@ -13,7 +13,7 @@ use api::view::{ObjectMeta, Service, StringMap};
 
 use super::change::{CaState, SecretState};
 use crate::model::{RouteId, RouteKind};
-use crate::traffic::{self, Target};
+use crate::traffic::{self, Target, section_of};
 
 pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 pub(super) type Index<K> = Map<Arc<str>, BTreeSet<K>>;
@@ -85,8 +85,11 @@ pub(super) struct Objects {
     /// Policies by the Services that they name as targets.
     pub(super) policies_of: Index<Arc<str>>,
     /// TrafficPolicies by the objects that they name as targets.
-    pub(super) traffic_of: Map<Target, BTreeSet<Arc<str>>>,
+    pub(super) traffic_of: Map<Target, BySection>,
 }
+
+/// TrafficPolicies by the section of an object, which is empty for the whole object: their age and key, the one that holds first.
+pub(super) type BySection = BTreeMap<Box<str>, BTreeSet<(Box<str>, Arc<str>)>>;
 
 #[cfg(test)]
 impl Objects {
@@ -149,6 +152,39 @@ pub(super) fn reindex<T: std::hash::Hash + Ord + Clone>(
     for come in new.difference(old) {
         index.entry(come.clone()).or_default().insert(Arc::clone(key));
     }
+}
+
+/// Moves a TrafficPolicy from the sections that it named to those that it names.
+pub(super) fn reindex_traffic(
+    index: &mut Map<Target, BySection>,
+    key: &Arc<str>,
+    old: Option<&traffic::Stored>,
+    new: Option<&traffic::Stored>,
+) {
+    let entry = |stored: &traffic::Stored| (stored.policy.metadata.creation_timestamp.clone(), Arc::clone(key));
+    for (stored, target, section) in old.into_iter().flat_map(|stored| sections(key, stored)) {
+        let Some(by_section) = index.get_mut(&target) else { continue };
+        if let Some(policies) = by_section.get_mut(section) {
+            policies.remove(&entry(stored));
+            if policies.is_empty() {
+                by_section.remove(section);
+            }
+        }
+        if by_section.is_empty() {
+            index.remove(&target);
+        }
+    }
+    for (stored, target, section) in new.into_iter().flat_map(|stored| sections(key, stored)) {
+        index.entry(target).or_default().entry(section.into()).or_default().insert(entry(stored));
+    }
+}
+
+fn sections<'a>(
+    key: &'a str,
+    stored: &'a traffic::Stored,
+) -> impl Iterator<Item = (&'a traffic::Stored, Target, &'a str)> {
+    let references = stored.policy.spec.target_refs.iter();
+    references.filter_map(move |one| Some((stored, Target::of(key, one)?, section_of(one).unwrap_or_default())))
 }
 
 /// The namespace in `namespace/name`.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 /// Certificates by host. A host `*.x` is for exactly one label, as in certificates.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ServerCertificates {
-    pub(super) hosts: BTreeMap<Arc<str>, Arc<str>>,
+    /// None is the default certificate, in place of that of a wildcard.
+    pub(super) hosts: BTreeMap<Arc<str>, Option<Arc<str>>>,
     pub(super) default: Option<Arc<str>>,
 }
 
@@ -19,7 +20,7 @@ impl ServerCertificates {
             let wildcard = || self.hosts.get(format!("*.{}", name.split_once('.')?.1).as_str());
             self.hosts.get(name).or_else(wildcard)
         };
-        server_name.and_then(named).or(self.default.as_ref())
+        server_name.and_then(named).and_then(Option::as_ref).or(self.default.as_ref())
     }
 
     /// Also the certificates of another one, for the hosts without one in this.
@@ -33,7 +34,7 @@ impl ServerCertificates {
     /// All Secrets, each once.
     #[must_use]
     pub fn secrets(&self) -> Vec<Arc<str>> {
-        let mut all: Vec<_> = self.hosts.values().chain(&self.default).cloned().collect();
+        let mut all: Vec<_> = self.hosts.values().flatten().chain(&self.default).cloned().collect();
         all.sort_unstable();
         all.dedup();
         all

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use api::view::{Ingress, IngressClass, Service};
 
 use super::classes::class_of;
-use super::host::Parsed;
+use super::host::{Parsed, limits};
 use super::settings::Settings;
 use super::target::service_key;
 use super::{Finding, IngressState, Options, VirtualGateway};
@@ -188,20 +188,23 @@ impl Ingresses {
                 entry.class.and_then(|class| Some((class.clone(), self.gateways.get_mut(&class)?)))
             {
                 let stale = stale.entry(class).or_default();
-                stale.0.extend(state.detach(&entry.parsed));
-                stale.1 |= !entry.parsed.ingress.spec.tls.is_empty();
+                let (hosts, differs) = state.detach(&entry.parsed);
+                stale.0.extend(hosts);
+                stale.1 |= differs || !entry.parsed.ingress.spec.tls.is_empty();
             }
         }
         if let Some(ingress) = ingress {
             let class = class_of(&ingress, &self.classes, &self.options.controllers).cloned();
             let (settings, findings) = Settings::read(&ingress, &self.options.defaults);
-            let parsed = Arc::new(Parsed { key: key.clone(), ingress, settings, findings });
+            let excess = limits::excess(&ingress);
+            let parsed = Arc::new(Parsed { key: key.clone(), ingress, settings, findings, excess });
             self.index_services(&parsed, true);
             if let Some((class, state)) = class.as_ref().and_then(|class| Some((class, self.gateways.get_mut(class)?)))
             {
                 let stale = stale.entry(class.clone()).or_default();
-                stale.0.extend(state.attach(&parsed));
-                stale.1 |= !parsed.ingress.spec.tls.is_empty();
+                let (hosts, differs) = state.attach(&parsed);
+                stale.0.extend(hosts);
+                stale.1 |= differs || !parsed.ingress.spec.tls.is_empty();
             }
             self.ingresses.insert(key.clone(), Entry { parsed, class });
         }

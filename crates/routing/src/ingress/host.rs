@@ -1,10 +1,15 @@
 //! All Ingresses of a host, merged into its rules.
 //!
 //! In: the Ingresses with rules for the host, oldest first, and the Services. Out: the rules, and what the owners should
-//! know. The oldest Ingress owns a path; canaries add a backend to the path of another Ingress.
+//! know. The oldest Ingress owns a path; canaries add a backend to the path of another Ingress. Regular expressions, canaries
+//! and redirects to https concern Ingresses of the same namespace only: others may share the host.
 
+pub(super) mod limits;
 mod rules;
 
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use api::view::ingress::{IngressBackend, PathType};
@@ -12,12 +17,14 @@ use api::view::{Ingress, Service};
 
 use super::certificates::covers;
 use super::settings::Settings;
-use super::table::{HostRules, Location};
+use super::table::{HostRules, Location, PatternRules};
 use super::{Finding, Reason};
-use crate::policy::Pattern;
+use crate::policy::{Pattern, PatternError};
+use crate::request_path;
 
+use limits::{Budget, Excess, MOST_EXPRESSIONS, MOST_PATHS};
 pub(super) use rules::redirect_to;
-use rules::{PathRule, location, root_redirect};
+use rules::{PathRule, closed, location, root_redirect};
 
 /// An Ingress and its settings.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +33,8 @@ pub(super) struct Parsed {
     pub(super) ingress: Arc<Ingress>,
     pub(super) settings: Settings,
     pub(super) findings: Vec<Finding>,
+    /// Paths beyond the limit, by host in lower case.
+    pub(super) excess: HashMap<Box<str>, Excess>,
 }
 
 /// The rules of a host; none when only canaries have it.
@@ -48,8 +57,19 @@ pub(super) struct Path<'a> {
     pub(super) path: &'a str,
     pub(super) kind: PathType,
     pub(super) backend: &'a IngressBackend,
+    /// It is a regular expression.
+    pub(super) is_regex: bool,
+    /// Its place among those paths of the Ingress that are not literal text, from 1; 0 for literal text.
+    place: usize,
     /// It is the default backend.
     is_default: bool,
+}
+
+impl<'a> Path<'a> {
+    /// The namespace of its Ingress.
+    fn namespace(&self) -> &'a str {
+        &self.owner.ingress.metadata.namespace
+    }
 }
 
 /// Whether the rule of an Ingress is for this host; none is the host of rules without one.
@@ -59,48 +79,62 @@ pub(super) fn is_host(rule: &str, host: Option<&str>) -> bool {
 
 /// The paths of an Ingress on a host, its default backend last.
 fn paths<'a>(owner: &'a Parsed, host: Option<&str>) -> Vec<Path<'a>> {
-    let spec = &owner.ingress.spec;
-    let all = spec.rules.iter().flat_map(|rule| rule.http.paths.iter().map(move |path| (rule, path))).enumerate();
-    let count = all.clone().count();
-    let here = all.filter(|(_, (rule, _))| is_host(&rule.host, host));
+    let all = limits::paths(&owner.ingress);
+    let mut expressions = 0;
+    let place = |path: &str| {
+        let is_literal = Pattern::text_before(path) == path;
+        expressions += usize::from(!is_literal);
+        if is_literal { 0 } else { expressions }
+    };
+    let places: Vec<_> = all.clone().map(|(_, path)| &*path.path).map(place).collect();
+    let here = all.zip(places).enumerate().filter(|(_, ((rule, _), _))| is_host(&rule.host, host));
+    let path = |index, path, kind, backend| Path {
+        owner,
+        index,
+        path,
+        kind,
+        backend,
+        is_regex: false,
+        place: 0,
+        is_default: false,
+    };
     let mut found: Vec<_> = here
-        .map(|(index, (_, path))| Path {
-            owner,
-            index,
-            path: if path.path.is_empty() { "/" } else { &path.path },
-            kind: path.path_type,
-            backend: &path.backend,
-            is_default: false,
+        .map(|(index, ((_, one), place))| {
+            let text = if one.path.is_empty() { "/" } else { &*one.path };
+            Path { place, ..path(index, text, one.path_type, &one.backend) }
         })
         .collect();
-    let default = spec.default_backend.as_ref();
-    found.extend(default.map(|backend| Path {
-        owner,
-        index: count,
-        path: "/",
-        kind: PathType::Prefix,
-        backend,
-        is_default: true,
-    }));
+    let default = owner.ingress.spec.default_backend.as_ref();
+    let count = limits::paths(&owner.ingress).count();
+    found.extend(default.map(|backend| Path { is_default: true, ..path(count, "/", PathType::Prefix, backend) }));
     found
 }
 
 /// Merges the Ingresses of a host.
 pub(super) fn assemble(host: Option<&str>, members: &[&Parsed], services: Services<'_>) -> Assembled {
-    let mut assembly = Assembly { findings: Vec::new(), paths: Vec::new() };
     let (canaries, owners): (Vec<&Parsed>, Vec<&Parsed>) =
         members.iter().partition(|member| member.settings.canary.is_some());
-    let owned: Vec<_> = owners.iter().flat_map(|owner| paths(owner, host)).collect();
-    let is_regex = owned.iter().any(|path| !path.is_default && uses_regex(path));
-    assembly.select(host, &owned, is_regex);
-    for canary in canaries {
-        assembly.add_canary(host, canary);
+    let mut owned: Vec<_> = owners.iter().flat_map(|owner| paths(owner, host)).collect();
+    let expressions: HashSet<&str> =
+        owned.iter().filter(|path| !path.is_default && uses_regex(path)).map(Path::namespace).collect();
+    for path in owned.iter_mut().filter(|path| !path.is_default) {
+        path.is_regex = expressions.contains(path.namespace());
     }
-    if owners.is_empty() {
+    let mut assembly = Assembly { findings: Vec::new(), paths: Vec::new(), closed: Vec::new() };
+    assembly.select(host, &owned);
+    for &owner in &owners {
+        assembly.drop_excess(host, owner, expressions.contains(&*owner.ingress.metadata.namespace));
+    }
+    assembly.add_canaries(host, &canaries);
+    let Some(oldest) = owners.first() else {
         return Assembled { rules: None, findings: assembly.findings };
-    }
-    let has_tls = host.is_some_and(|host| owners.iter().any(|owner| has_certificate(&owner.ingress, host)));
-    let rules = assembly.build(is_regex, has_tls, services);
+    };
+    let has_tls = |owner: &&Parsed| {
+        owner.ingress.metadata.namespace == oldest.ingress.metadata.namespace
+            && host.is_some_and(|host| has_certificate(&owner.ingress, host))
+    };
+    let has_tls = owners.iter().any(has_tls);
+    let rules = assembly.build(&owners, has_tls, services);
     Assembled { rules: Some(Arc::new(rules)), findings: assembly.findings }
 }
 
@@ -115,19 +149,25 @@ fn uses_regex(path: &Path<'_>) -> bool {
     settings.use_regex || settings.rewrite_target.as_ref().is_some_and(|(text, _)| **text != *path.path)
 }
 
-/// A path as others conflict with it: on a host without regular expressions `/a` and `/a/` are the same prefix.
-fn identity<'a>(path: &Path<'a>, is_regex: bool) -> (PathType, &'a str) {
-    match path.kind {
-        kind if is_regex => (kind, path.path),
-        PathType::Exact => (PathType::Exact, path.path),
-        _ => (PathType::Prefix, path.path.trim_end_matches('/')),
+/// A path as others conflict with it: a regular expression by its text, otherwise `/a`, `/%61` and `/a/` are the same prefix.
+/// None for a path that no request can have.
+fn identity<'a>(path: &Path<'a>) -> Option<(bool, PathType, Cow<'a, [u8]>)> {
+    if path.is_regex {
+        return Some((true, path.kind, Cow::Borrowed(path.path.as_bytes())));
     }
+    let decoded = request_path::decode(path.path)?;
+    Some(match path.kind {
+        PathType::Exact => (false, PathType::Exact, decoded),
+        _ => (false, PathType::Prefix, Cow::Owned(request_path::without_slash(&decoded).to_owned())),
+    })
 }
 
 struct Assembly<'a> {
     findings: Vec<(Arc<str>, Finding)>,
     /// The selected paths, each with its canary.
     paths: Vec<(Path<'a>, Option<Path<'a>>)>,
+    /// Paths that cannot be served, of Ingresses that restrict access.
+    closed: Vec<Path<'a>>,
 }
 
 impl<'a> Assembly<'a> {
@@ -135,20 +175,52 @@ impl<'a> Assembly<'a> {
         self.findings.push((owner.key.clone(), Finding { reason, message }));
     }
 
+    /// Notes a path that cannot be served. If access to it is restricted, its requests must not take another rule instead.
+    fn reject(&mut self, path: Path<'a>, problem: &str) {
+        let is_closed = path.owner.settings.policy.restricts();
+        let outcome = if is_closed { "; because access is restricted, its requests fail with 503" } else { "" };
+        self.find(path.owner, Reason::PathInvalid, format!("{problem}{outcome}"));
+        if is_closed {
+            self.closed.push(path);
+        }
+    }
+
     /// Selects the paths that are served: of equal ones the oldest, and as the fallback the oldest default backend.
-    fn select(&mut self, host: Option<&str>, owned: &[Path<'a>], is_regex: bool) {
+    fn select(&mut self, host: Option<&str>, owned: &[Path<'a>]) {
+        let (mut known, mut budgets) = (HashMap::new(), HashMap::<&str, Budget>::new());
         for path in owned.iter().filter(|path| !path.is_default) {
-            let same = |(have, _): &&(Path<'_>, _)| identity(have, is_regex) == identity(path, is_regex);
-            if !path.path.starts_with('/') {
-                self.find(path.owner, Reason::PathInvalid, format!("path `{}` does not start with /", path.path));
-            } else if path.kind == PathType::Unknown {
-                self.find(path.owner, Reason::PathInvalid, format!("path {} has an unknown pathType", path.path));
-            } else if let Some((first, _)) = self.paths.iter().find(same) {
-                let (at, first) = (place(host, path.path), &first.owner.key);
-                let message = format!("{at} is served by Ingress {first}, which is older or names it first");
-                self.find(path.owner, Reason::PathConflict, message);
-            } else {
-                self.paths.push((*path, None));
+            let budget = budgets.entry(path.namespace()).or_default();
+            match identity(path) {
+                _ if !path.path.starts_with('/') => {
+                    self.reject(*path, &format!("path `{}` does not start with /", path.path));
+                }
+                _ if path.kind == PathType::Unknown => {
+                    self.reject(*path, &format!("path {} has an unknown pathType", path.path));
+                }
+                None => {
+                    let message = format!("path {} has a malformed escape, or leaves the root by `..`", path.path);
+                    self.find(path.owner, Reason::PathInvalid, message);
+                }
+                Some(identity) => match known.entry(identity) {
+                    Entry::Occupied(first) => {
+                        let (at, first): (_, &Path<'_>) = (place(host, path.path), first.get());
+                        let message =
+                            format!("{at} is served by Ingress {}, which is older or names it first", first.owner.key);
+                        self.find(path.owner, Reason::PathConflict, message);
+                    }
+                    Entry::Vacant(_) if is_beyond(path, budget) => {
+                        let most = format!(
+                            "path {}: an Ingress, and a namespace on a host, have at most {MOST_EXPRESSIONS} \
+                             regular expressions of 32 KiB together",
+                            path.path
+                        );
+                        self.reject(*path, &most);
+                    }
+                    Entry::Vacant(slot) => {
+                        slot.insert(*path);
+                        self.paths.push((*path, None));
+                    }
+                },
             }
         }
         let is_root =
@@ -159,54 +231,100 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    fn add_canary(&mut self, host: Option<&str>, canary: &'a Parsed) {
-        for path in
-            paths(canary, host).into_iter().filter(|path| !path.is_default || canary.ingress.spec.rules.is_empty())
-        {
-            let same = |(have, _): &&mut (Path<'_>, _)| have.path == path.path && have.kind == path.kind;
-            let at = place(host, path.path);
-            let problem = match self.paths.iter_mut().find(same) {
-                None => format!("no other Ingress has {at} with pathType {}", path.kind.as_str()),
-                Some((have, Some(first))) if first.owner.key != canary.key => {
-                    format!("Ingress {} is the canary of {at} of Ingress {}", first.owner.key, have.owner.key)
-                }
-                Some((_, Some(_))) => continue,
-                Some((_, slot)) => {
-                    *slot = Some(path);
-                    continue;
-                }
-            };
-            self.find(canary, Reason::CanaryIgnored, format!("the canary receives no requests: {problem}"));
+    /// Notes the paths of an Ingress beyond the limit.
+    fn drop_excess(&mut self, host: Option<&str>, owner: &'a Parsed, is_regex: bool) {
+        let name = host.unwrap_or_default();
+        let Some(Excess { number, common, backend }) = owner.excess.get(name) else { return };
+        let (index, kind) = (MOST_PATHS, PathType::Prefix);
+        // By elements, a prefix ends before a `/`.
+        let path = if is_regex { &**common } else { common.rsplit_once('/').map_or("", |(start, _)| start) };
+        let path = Path { owner, index, path, kind, backend, is_regex, place: 0, is_default: false };
+        let host = host.unwrap_or("*");
+        self.reject(
+            path,
+            &format!("{number} paths of {host} are beyond the limit of {MOST_PATHS} paths of an Ingress"),
+        );
+    }
+
+    /// Adds canaries to the paths of Ingresses of their own namespace: nobody else may take over requests of theirs.
+    fn add_canaries(&mut self, host: Option<&str>, canaries: &[&'a Parsed]) {
+        let mut known = HashMap::new();
+        for (index, (path, _)) in self.paths.iter().enumerate() {
+            known.entry((path.namespace(), path.kind, path.path)).or_insert(index);
+        }
+        for &canary in canaries {
+            let is_used = |path: &Path<'_>| !path.is_default || canary.ingress.spec.rules.is_empty();
+            for path in paths(canary, host).into_iter().filter(is_used) {
+                let at = place(host, path.path);
+                let found = known.get(&(path.namespace(), path.kind, path.path));
+                let problem = match found.and_then(|index| self.paths.get_mut(*index)) {
+                    None => {
+                        let (namespace, kind) = (path.namespace(), path.kind.as_str());
+                        format!("no other Ingress of namespace {namespace} has {at} with pathType {kind}")
+                    }
+                    Some((have, Some(first))) if first.owner.key != canary.key => {
+                        format!("Ingress {} is the canary of {at} of Ingress {}", first.owner.key, have.owner.key)
+                    }
+                    Some((_, Some(_))) => continue,
+                    Some((_, slot)) => {
+                        *slot = Some(path);
+                        continue;
+                    }
+                };
+                self.find(canary, Reason::CanaryIgnored, format!("the canary receives no requests: {problem}"));
+            }
         }
     }
 
-    fn build(&mut self, is_regex: bool, has_tls: bool, services: Services<'_>) -> HostRules {
-        let mut rules = HostRules { patterns: is_regex.then(Vec::new), ..HostRules::default() };
+    fn build(&mut self, owners: &[&Parsed], has_tls: bool, services: Services<'_>) -> HostRules {
+        let mut rules = HostRules::default();
         let paths = std::mem::take(&mut self.paths);
         for (path, canary) in &paths {
-            let rule = PathRule { path, canary: canary.as_ref(), is_regex, has_tls, services };
-            match location(&rule, &mut self.findings) {
-                Ok(location) => self.insert(&mut rules, path, location),
-                Err(error) => self.find(path.owner, Reason::PathInvalid, format!("path {}: {error}", path.path)),
+            let rule = PathRule { path, canary: canary.as_ref(), has_tls, services };
+            let inserted = location(&rule, &mut self.findings).and_then(|location| insert(&mut rules, path, location));
+            if let Err(error) = inserted {
+                self.reject(*path, &error.to_string());
             }
         }
-        if let Some(patterns) = &mut rules.patterns {
-            patterns.sort_by(|(a, _), (b, _)| (b.source().len(), b.source()).cmp(&(a.source().len(), a.source())));
+        for path in &self.closed {
+            close(&mut rules, path, services);
         }
+        let ages: HashMap<&str, usize> = owners.iter().enumerate().map(|(age, owner)| (&*owner.key, age)).collect();
+        rules.order_patterns(|owner| ages.get(owner).copied());
         if let Some(redirect) = root_redirect(&rules, paths.iter().map(|(path, _)| path.owner)) {
-            rules.exact.insert("/".into(), redirect);
+            rules.exact.insert(b"/"[..].into(), redirect);
         }
         rules
     }
+}
 
-    fn insert(&mut self, rules: &mut HostRules, path: &Path<'_>, location: Location) {
-        match (&mut rules.patterns, path.kind) {
-            (Some(patterns), _) => match Pattern::at_start(path.path) {
-                Ok(pattern) => patterns.push((pattern, location)),
-                Err(error) => self.find(path.owner, Reason::PathInvalid, error.to_string()),
-            },
-            (None, PathType::Exact) => drop(rules.exact.insert(path.path.into(), location)),
-            (None, _) => drop(rules.prefixes.insert(path.path.trim_end_matches('/').into(), location)),
+/// Whether a path is an expression beyond the limits.
+fn is_beyond(path: &Path<'_>, budget: &mut Budget) -> bool {
+    let is_expression = path.is_regex && path.place > 0;
+    is_expression && (path.place > MOST_EXPRESSIONS || !budget.admits(path.path))
+}
+
+fn insert(rules: &mut HostRules, path: &Path<'_>, location: Location) -> Result<(), PatternError> {
+    match identity(path) {
+        _ if path.is_default => rules.fallback = Some(location),
+        Some((true, ..)) => rules.patterns.push(PatternRules::new(Pattern::at_start(path.path)?, location)),
+        Some((_, PathType::Exact, path)) => drop(rules.exact.insert(path.into(), location)),
+        Some((_, _, path)) => drop(rules.prefixes.insert(path.into(), location)),
+        None => (),
+    }
+    Ok(())
+}
+
+/// Closes a path that cannot be served, where nobody else has exactly this one: for an expression everything that begins with
+/// its literal text.
+fn close(rules: &mut HostRules, path: &Path<'_>, services: Services<'_>) {
+    let location = closed(&PathRule { path, canary: None, has_tls: false, services });
+    match Pattern::literal_start(path.path) {
+        Ok(pattern) if path.is_regex => rules.patterns.push(PatternRules::new(pattern, location)),
+        _ => {
+            let Some(decoded) = request_path::decode(path.path) else { return };
+            let prefix = request_path::without_slash(&decoded);
+            rules.prefixes.entry(prefix.into()).or_insert(location);
         }
     }
 }

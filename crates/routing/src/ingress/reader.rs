@@ -8,6 +8,7 @@ use api::view::ingress::setting;
 use ipnet::IpNet;
 
 use super::{Finding, Reason};
+use crate::policy::source_range;
 
 /// Reads annotations, and collects what is wrong with them.
 pub(super) struct Reader<'a> {
@@ -88,13 +89,13 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// Address ranges that commas separate; none when one of them is malformed.
+/// Address ranges that commas separate; none when one of them is malformed, or when there is no range at all.
 pub(super) fn ranges(text: &str) -> Option<Vec<IpNet>> {
     let range = |part: &str| {
         let address = |part: &str| part.parse::<IpAddr>().ok().map(IpNet::from);
-        part.parse::<IpNet>().ok().or_else(|| address(part)).map(|range| range.trunc())
+        part.parse::<IpNet>().ok().or_else(|| address(part)).and_then(source_range)
     };
-    parts(text).map(range).collect()
+    parts(text).map(range).collect::<Option<Vec<_>>>().filter(|ranges| !ranges.is_empty())
 }
 
 fn size(text: &str) -> Option<u64> {
@@ -139,7 +140,13 @@ mod tests {
             texts("10.0.0.9/8, 192.0.2.1 ,2001:db8::/32").unwrap(),
             ["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32"]
         );
-        assert_eq!(texts("10.0.0.0/33"), None);
+        assert_eq!(
+            texts("::ffff:192.0.2.9/120,::ffff:192.0.2.1,::/0").unwrap(),
+            ["192.0.2.0/24", "192.0.2.1/32", "::/0"]
+        );
+        for text in ["", ",", " , ", "10.0.0.0/33", "::ffff:192.0.2.0/95"] {
+            assert_eq!(texts(text), None, "{text}");
+        }
         assert_eq!(texts("10.0.0.0/8,x"), None);
     }
 

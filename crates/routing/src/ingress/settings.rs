@@ -11,6 +11,7 @@ mod tests;
 use api::view::gateway_api::{Filter, FilterKind, Header, HeaderModifier, UrlRewrite};
 use api::view::ingress::Ingress;
 
+use super::host::limits::{MOST_ALIASES, MOST_RULES};
 use super::reader::{Reader, parts};
 use super::{Defaults, Finding, Reason, catalogue};
 use crate::model::Retry;
@@ -87,7 +88,16 @@ impl Settings {
             );
             settings.aliases.retain(|alias| is_host(alias));
         }
+        if settings.aliases.len() > MOST_ALIASES {
+            let message = format!("annotation server-alias: those after the first {MOST_ALIASES} hosts are ignored");
+            reader.find(Reason::AliasIgnored, message);
+            settings.aliases.truncate(MOST_ALIASES);
+        }
         let mut findings = reader.findings;
+        if ingress.spec.rules.len() > MOST_RULES {
+            let message = format!("the hosts of the rules after the first {MOST_RULES} are not served");
+            findings.push(Finding { reason: Reason::PathInvalid, message });
+        }
         findings.extend(catalogue::not_honoured(annotations));
         (settings, findings)
     }

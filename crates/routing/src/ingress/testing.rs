@@ -73,6 +73,12 @@ pub(super) fn with_tls(mut ingress: Ingress, hosts: &[&str]) -> Ingress {
     ingress
 }
 
+/// The same Ingress in another namespace.
+pub(super) fn of_namespace(namespace: &str, mut ingress: Ingress) -> Ingress {
+    ingress.metadata.namespace = namespace.into();
+    ingress
+}
+
 /// Adds an Ingress.
 pub(super) fn add(all: &mut Ingresses, ingress: Ingress) {
     all.apply(Change::Ingress(ingress.metadata.key().into(), Some(Arc::new(ingress))));

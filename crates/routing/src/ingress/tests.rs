@@ -1,12 +1,15 @@
 //! Which rule takes a request: the tables of the Ingress API and of the documentation of ingress-nginx.
 
+mod limits;
+mod sharing;
+
 use std::sync::Arc;
 
 use api::view::Ingress;
 use serde_json::json;
 
 use super::Change;
-use super::testing::{add, cluster, findings, goes, ingress, rule, with, with_tls};
+use super::testing::{add, cluster, findings, goes, ingress, of_namespace, rule, with, with_tls};
 use crate::cluster::SecretState;
 use crate::model::Matches;
 
@@ -47,6 +50,57 @@ fn paths_match_as_the_ingress_api_says() {
         let all = with([ingress("one", 1, &[], &paths)]);
         assert_eq!(goes(&all, "h.example", request, &[]), *want, "{paths:?} {request}");
     }
+}
+
+/// A backend that resolves the path must not receive what another rule protects.
+#[test]
+fn paths_are_compared_decoded_and_resolved() {
+    let cases = [
+        ("/%61dmin", "a"),
+        ("//admin", "a"),
+        ("/x/../admin", "a"),
+        ("/x/%2e%2e/admin/x", "a"),
+        ("/x%2F..%2Fadmin", "a"),
+        ("/admin%2Fx", "a"),
+        ("/./admin/.", "a"),
+        ("/.well-known/acme-challenge/../../admin", "a"),
+        ("/.well-known/acme-challenge/x", "c"),
+        ("/admin/../x", "b"),
+        ("/%70ublic", "b"),
+        ("/a%20b/%5B", "d"),
+        ("/../admin", "404"),
+        ("/x/..%2f../admin", "404"),
+        ("/admin%zz", "404"),
+        ("/admin%00", "404"),
+    ];
+    let paths = ["h.example /admin P a", "h.example /.well-known/acme-challenge P c", "h.example / P b"];
+    let all = with([ingress("one", 1, &[], &paths), ingress("two", 2, &[], &["h.example /a%20b/%5b E d"])]);
+    for (path, want) in cases {
+        assert_eq!(goes(&all, "h.example", path, &[]), want, "{path}");
+    }
+    let regex = [("use-regex", "true")];
+    let paths = ["h.example /admin P a", "h.example /.well-known/acme-challenge P c", "h.example /a\\sb/\\[ I d"];
+    let all = with([ingress("one", 1, &regex, &paths), ingress("two", 2, &regex, &["h.example / P b"])]);
+    for (path, want) in cases {
+        assert_eq!(goes(&all, "h.example", path, &[]), want, "{path} with expressions");
+    }
+}
+
+#[test]
+fn paths_that_no_request_has_are_findings_and_escapes_make_no_difference() {
+    let all = with([
+        ingress("old", 1, &[], &["h.example /admin P a"]),
+        ingress("young", 2, &[], &["h.example /%61dmin P b", "h.example /%zz P b", "h.example /../x I b"]),
+    ]);
+    assert_eq!(goes(&all, "h.example", "/admin", &[]), "a");
+    assert_eq!(
+        findings(&all, "young"),
+        [
+            "PathInvalid: path /%zz has a malformed escape, or leaves the root by `..`",
+            "PathInvalid: path /../x has a malformed escape, or leaves the root by `..`",
+            "PathConflict: h.example/%61dmin is served by Ingress web/old, which is older or names it first",
+        ]
+    );
 }
 
 #[test]
@@ -335,10 +389,32 @@ fn canaries_without_a_rule_to_join_are_findings() {
     assert!(
         findings(&all, "second")[0].contains("Ingress web/first is the canary of h.example/x of Ingress web/stable")
     );
-    assert!(findings(&all, "type")[0].contains("no other Ingress has h.example/x with pathType Exact"));
     assert!(
-        findings(&all, "alone")[0].starts_with("CanaryIgnored: the canary receives no requests: no other Ingress has")
+        findings(&all, "type")[0].contains("no other Ingress of namespace web has h.example/x with pathType Exact")
     );
+    assert!(
+        findings(&all, "alone")[0].starts_with("CanaryIgnored: the canary receives no requests: no other Ingress of")
+    );
+}
+
+#[test]
+fn a_canary_of_another_namespace_receives_nothing() {
+    let canary = [("canary", "true"), ("canary-weight", "100"), ("canary-by-header", "X-Canary")];
+    let foreign = of_namespace("thief", ingress("canary", 2, &canary, &["h.example /x P b"]));
+    let all = with([ingress("stable", 1, &[], &["h.example /x P a"]), foreign]);
+    for headers in [&[][..], &[("x-canary", "always")]] {
+        assert_eq!(goes(&all, "h.example", "/x", headers), "a");
+    }
+    let found = &all.state("thief/canary").unwrap().findings;
+    assert_eq!(
+        found[0].message,
+        "the canary receives no requests: no other Ingress of namespace thief has h.example/x with pathType Prefix"
+    );
+    // One of its own namespace is not kept out by it.
+    let own = ingress("own", 3, &canary[..2], &["h.example /x P c"]);
+    let foreign = of_namespace("thief", ingress("canary", 2, &canary, &["h.example /x P b"]));
+    let all = with([ingress("stable", 1, &[], &["h.example /x P a"]), foreign, own]);
+    assert_eq!(goes(&all, "h.example", "/x", &[]), "a=0 c=100");
 }
 
 #[test]

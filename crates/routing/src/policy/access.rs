@@ -69,6 +69,13 @@ impl ExternalAuth {
         })
     }
 
+    /// Whether variables of the request are part of the host or the port: the client would choose where the node connects to.
+    #[must_use]
+    pub fn is_chosen_by_clients(&self) -> bool {
+        let authority = self.url.source().split_once("://").map_or("", |(_, rest)| rest).split(['/', '?', '#']).next();
+        authority.is_some_and(|authority| authority.contains('$'))
+    }
+
     /// The location of a sign-in page. The page to return to is added as a parameter, `rd` unless another name is given,
     /// if the URL does not have it already.
     ///

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use http::HeaderMap;
 
+use crate::request_path;
+
 /// Text with variables of the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Template {
@@ -209,7 +211,7 @@ impl Variable {
             Self::Host => out.push_str(without_port(values.authority)),
             Self::Authority => out.push_str(values.authority),
             Self::RequestUri => out.push_str(&request_uri(values)),
-            Self::EscapedRequestUri => escape(&request_uri(values), out),
+            Self::EscapedRequestUri => request_path::encode(request_uri(values).as_bytes(), b"", out),
             Self::Path => out.push_str(values.path),
             Self::Query => out.push_str(values.query.unwrap_or_default()),
             Self::QuestionMark if values.query.is_some_and(|query| !query.is_empty()) => out.push('?'),
@@ -241,15 +243,4 @@ fn request_uri(values: &RequestValues<'_>) -> String {
 fn parameter<'a>(query: &'a str, name: &str) -> &'a str {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     pairs.filter(|(have, _)| have.eq_ignore_ascii_case(name)).map(|(_, value)| value).next().unwrap_or_default()
-}
-
-/// Percent-encodes everything but the unreserved characters of RFC 3986.
-fn escape(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
 }

@@ -96,6 +96,11 @@ fn rewrites_replace_the_whole_path() {
         ("/app", "/new?", "/app", Some("a=1"), Some("/new")),
         ("/app", "new", "/app", None, Some("/new")),
         ("/app", "/", "/other", None, None),
+        // The expression sees the path decoded and resolved; captures are encoded again.
+        ("/app/(.*)", "/$1", "/x/%2e%2e/%61pp//a%20b%3Fc%252F/+&=", None, Some("/a%20b%3Fc%252F/+&=")),
+        ("/app/(.*)", "/$1", "/app/../admin", None, None),
+        ("/app/(.*)", "/x?of=$1", "/app/a%26admin=1%23", None, Some("/x?of=a%26admin%3D1%23")),
+        ("/app/(.)", "/$1", "/app/\u{e9}", None, Some("/%C3")),
     ];
     for (pattern, target, path, query, want) in cases {
         let rewrite = PathRewrite { pattern: Pattern::new(pattern).unwrap(), target: Template::parse(target).unwrap() };
@@ -112,6 +117,33 @@ fn expressions_without_an_equivalent_are_rejected() {
     }
     assert!(Pattern::at_start("/foo/.*").unwrap().is_match("/FOO/x"));
     assert!(!Pattern::at_start("/foo/.*").unwrap().is_match("/a/foo/x"));
+}
+
+#[test]
+fn the_literal_start_of_an_expression_covers_what_it_matches() {
+    // Expression, its text, paths that begin as it does.
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("/a.b/c", "/a.b/c", &["/a", "/axb/c"]),
+        ("/ab*", "/a", &["/a", "/A/x"]),
+        ("/ab{0}", "/a", &["/a"]),
+        ("/a\u{e9}?", "/a", &["/a"]),
+        ("/a.*", "/a", &["/a"]),
+        ("/a(b|c)|", "/a", &["/", ""]),
+        ("/a[|]", "/a", &["/a"]),
+        (r"/a\(|/b", "/a", &["/b"]),
+        ("*", "", &["/"]),
+    ];
+    for (source, text, paths) in cases {
+        assert_eq!(Pattern::text_before(source), *text);
+        let start = Pattern::literal_start(source).unwrap();
+        assert_eq!(start.source(), *source);
+        for path in *paths {
+            assert!(start.is_match(path), "{source} {path}");
+        }
+        assert_eq!(start.is_match("/x/a"), source.contains("|") && !source.contains('[') || *source == "*", "{source}");
+    }
+    let long = Pattern::literal_start(&"/\u{e9}".repeat(100_000)).unwrap();
+    assert!(long.is_match("/\u{e9}".repeat(100)));
 }
 
 #[test]

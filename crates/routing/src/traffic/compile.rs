@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use super::fields::{Authentication, Fields, Ranges, Restrictions, Settings, Timeouts};
 use crate::policy::{
     BalancingMethod, BasicAuth, ConnectionLimit, CookieAffinity, ExternalAuth, HashKey, Outlier, PasswordFormat,
-    RateKey, RateLimit, SameSite, SlowStart, Template,
+    RateKey, RateLimit, SameSite, SlowStart, Template, source_range,
 };
 
 /// The status of requests beyond a limit.
@@ -97,7 +97,8 @@ fn size(text: &str) -> Result<u64, String> {
 
 fn nets(texts: &[Box<str>]) -> Result<Vec<IpNet>, String> {
     let net = |text: &str| {
-        text.parse::<IpNet>().map(|net| net.trunc()).map_err(|_| format!("\"{text}\" is not an address range"))
+        let net = text.parse::<IpNet>().ok().and_then(source_range);
+        net.ok_or_else(|| format!("\"{text}\" is not an address range"))
     };
     texts.iter().map(|text| net(text)).collect()
 }
@@ -118,6 +119,9 @@ fn authentication(namespace: &str, given: &AuthenticationSpec) -> Result<Authent
 fn external(given: &ExternalAuthentication) -> Result<ExternalAuth, String> {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let mut auth = ExternalAuth::new(&given.url).map_err(|error| format!("external.url: {error}"))?;
+    if auth.is_chosen_by_clients() {
+        return Err("external.url: the host has variables".to_owned());
+    }
     auth.method = text(&given.method).map(Into::into);
     if let Some(page) = text(&given.sign_in_url) {
         let page = ExternalAuth::signin_page(&page, text(&given.sign_in_redirect_parameter).as_deref());

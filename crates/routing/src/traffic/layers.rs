@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Target;
 use super::fields::{Fields, Settings};
-use super::{Target, section_of};
+use crate::attach::ListenerView;
 use crate::cluster::{Reader, RouteState};
 use crate::model::{Backend, RouteId, Rule, StreamRule, Target as BackendTarget};
 use crate::policy::Policy;
@@ -54,27 +55,33 @@ impl Layer {
     }
 }
 
-/// The layers of a Gateway.
-pub(crate) fn of_gateway(reader: &Reader<'_>, key: &Arc<str>) -> Option<Arc<OwnerLayers>> {
-    of_owner(reader, &Target::Gateway(Arc::clone(key)), None)
+/// The layers of a Gateway with these listeners.
+pub(crate) fn of_gateway(reader: &Reader<'_>, key: &Arc<str>, listeners: &[ListenerView]) -> Option<Arc<OwnerLayers>> {
+    of_owner(reader, &Target::Gateway(Arc::clone(key)), listeners, None)
 }
 
 /// The layers of a ListenerSet within those of its Gateway, whose own listeners do not count.
-pub(crate) fn of_set(reader: &Reader<'_>, key: &Arc<str>, gateway: Option<&OwnerLayers>) -> Option<Arc<OwnerLayers>> {
-    of_owner(reader, &Target::Set(Arc::clone(key)), gateway.and_then(|gateway| gateway.whole.as_ref()))
+pub(crate) fn of_set(
+    reader: &Reader<'_>,
+    key: &Arc<str>,
+    listeners: &[ListenerView],
+    gateway: Option<&OwnerLayers>,
+) -> Option<Arc<OwnerLayers>> {
+    of_owner(reader, &Target::Set(Arc::clone(key)), listeners, gateway.and_then(|gateway| gateway.whole.as_ref()))
 }
 
-fn of_owner(reader: &Reader<'_>, target: &Target, outer: Option<&Arc<Layer>>) -> Option<Arc<OwnerLayers>> {
+fn of_owner(
+    reader: &Reader<'_>,
+    target: &Target,
+    listeners: &[ListenerView],
+    outer: Option<&Arc<Layer>>,
+) -> Option<Arc<OwnerLayers>> {
     if !reader.has_traffic_policies() {
         return None;
     }
     let whole = fields(reader, target, None);
     let mut layers = OwnerLayers { whole: Layer::within(outer, whole.clone()), listeners: BTreeMap::new() };
-    let sections = reader.traffic_of(target).flat_map(|(_, stored)| &stored.policy.spec.target_refs);
-    for section in sections.filter_map(section_of) {
-        if layers.listeners.contains_key(section) {
-            continue;
-        }
+    for section in listeners.iter().map(|listener| &*listener.id.name) {
         let Some(own) = fields(reader, target, Some(section)) else { continue };
         let both = own.over(whole.clone().unwrap_or_default());
         layers.listeners.extend(Layer::within(outer, Some(both)).map(|layer| (section.into(), layer)));

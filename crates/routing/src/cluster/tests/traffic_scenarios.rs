@@ -99,6 +99,26 @@ fn the_most_specific_target_of_a_setting_wins() {
 }
 
 #[test]
+fn policies_for_listeners_that_do_not_exist_and_policies_that_are_replaced_leave_nothing_behind() {
+    let mut world = world();
+    let listener_policy = |section: &str| json!([target("Gateway", "gw", Some(section))]);
+    put_aged(&mut world, "missing", &listener_policy("none"), read(9), 1);
+    assert_eq!(timeouts(&world, "l"), [None, None]);
+    put_aged(&mut world, "one", &listener_policy("l"), read(1), 5);
+    put_aged(&mut world, "two", &listener_policy("l"), read(2), 3);
+    assert_eq!(timeouts(&world, "l"), [Some(2), Some(2)]);
+    // Deleted and created again, of which only the result is seen: it has another age.
+    put_aged(&mut world, "two", &listener_policy("l"), read(2), 6);
+    assert_eq!(timeouts(&world, "l"), [Some(1), Some(1)]);
+    put_aged(&mut world, "one", &listener_policy("m"), read(1), 5);
+    assert_eq!((timeouts(&world, "l"), timeouts(&world, "m")), ([Some(2), Some(2)], [Some(1), Some(1)]));
+    for name in ["one", "two", "missing"] {
+        world.delete("TrafficPolicy", name);
+    }
+    assert_eq!([timeouts(&world, "l"), timeouts(&world, "m")], [[None, None]; 2]);
+}
+
+#[test]
 fn a_field_wins_as_a_whole_and_other_fields_stay() {
     let mut world = world();
     let fields = json!({ "timeouts": { "connect": "1s", "read": "2s" }, "slowStart": { "window": "9s" } });
@@ -107,6 +127,17 @@ fn a_field_wins_as_a_whole_and_other_fields_stay() {
     let found = policy(&world, "l", 0);
     assert_eq!((found.connect_timeout, found.read_timeout), (None, Some(Duration::from_secs(5))));
     assert!(found.balancing.is_some_and(|balancing| balancing.slow_start.is_some()));
+}
+
+#[test]
+fn ranges_of_ipv4_mapped_addresses_are_those_of_ipv4() {
+    let mut world = world();
+    let deny = |range: &str| json!({ "sourceRanges": { "deny": [range] } });
+    put(&mut world, "gateway", target("Gateway", "gw", None), deny("::ffff:192.0.2.0/120"));
+    assert!(!admits(&policy(&world, "l", 0), "192.0.2.7") && admits(&policy(&world, "l", 0), "192.0.3.7"));
+    // It holds other addresses too: the policy closes its targets.
+    put(&mut world, "gateway", target("Gateway", "gw", None), deny("::ffff:192.0.2.0/64"));
+    assert_eq!(policy(&world, "l", 0).refuse, Some(503));
 }
 
 #[test]

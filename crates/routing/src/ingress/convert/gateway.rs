@@ -27,7 +27,7 @@ pub(super) fn namespace(key: &str) -> &str {
 pub(super) fn certificates(gateway: &VirtualGateway, namespace: &str, host: Option<&str>) -> BTreeSet<String> {
     let entries = gateway.certificates.hosts.iter();
     let is_for = |entry: &str| host.is_none_or(|host| covers(entry, host));
-    let found = entries.filter(|(entry, _)| is_for(entry)).filter_map(|(_, secret)| secret.split_once('/'));
+    let found = entries.filter(|(entry, _)| is_for(entry)).filter_map(|(_, secret)| secret.as_ref()?.split_once('/'));
     found.filter(|(have, _)| *have == namespace).map(|(_, name)| name.to_owned()).collect()
 }
 

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::certificates::ServerCertificates;
-use super::super::host::{Assembled, Parsed, Services, assemble, redirect_to};
-use super::super::table::{HostRules, IngressTable};
+use super::super::host::{Parsed, Services, assemble, limits, redirect_to};
+use super::super::table::{IngressTable, Served};
 use super::super::{Finding, Options, Reason, VirtualGateway};
 use super::Touched;
 use crate::cluster::SecretState;
+use crate::cluster::objects::namespace_of;
 use crate::model::{GatewayConfig, ListenerConfig, ListenerId, ListenerProtocol};
 
 /// A host; none for the rules without one.
@@ -23,6 +24,8 @@ enum Role {
     Alias(Host),
     /// As the other form, with or without `www.`, of this host.
     Www(Arc<str>),
+    /// As a canary.
+    Canary,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -45,22 +48,25 @@ pub(super) struct ClassState {
 /// The hosts of an Ingress, and how it has them.
 fn roles(parsed: &Parsed) -> BTreeSet<(Host, Role)> {
     let spec = &parsed.ingress.spec;
+    let role = if parsed.settings.canary.is_some() { Role::Canary } else { Role::Rules };
     let host = |text: &str| (!text.is_empty()).then(|| Arc::<str>::from(text.to_ascii_lowercase()));
-    let mut roles: BTreeSet<(Host, Role)> = spec.rules.iter().map(|rule| (host(&rule.host), Role::Rules)).collect();
+    let own: BTreeSet<Host> = limits::rules(&parsed.ingress).map(|rule| host(&rule.host)).collect();
+    let mut roles: BTreeSet<(Host, Role)> = own.iter().map(|host| (host.clone(), role.clone())).collect();
     if spec.rules.is_empty() && spec.default_backend.is_some() {
-        roles.insert((None, Role::Rules));
+        roles.insert((None, role.clone()));
     }
-    if parsed.settings.canary.is_some() {
+    if role == Role::Canary {
         return roles;
     }
-    let own: Vec<Host> = roles.iter().map(|(host, _)| host.clone()).collect();
-    for source in own {
-        let aliases = parsed.settings.aliases.iter().filter_map(|alias| host(alias)).map(Some);
-        roles.extend(aliases.filter(|alias| *alias != source).map(|alias| (alias, Role::Alias(source.clone()))));
-        if let Some(source) = source.filter(|source| parsed.settings.www_redirect && !source.starts_with("*.")) {
-            let other = source.strip_prefix("www.").map_or_else(|| format!("www.{source}"), ToOwned::to_owned);
-            roles.insert((Some(other.into()), Role::Www(source)));
-        }
+    // All aliases have the rules of one host: it could have only one of them.
+    for alias in parsed.settings.aliases.iter().filter_map(|alias| host(alias)).map(Some) {
+        let source =
+            roles.iter().find(|(host, role)| *role == Role::Rules && *host != alias).map(|(host, _)| host.clone());
+        roles.extend(source.map(|source| (alias, Role::Alias(source))));
+    }
+    for source in own.into_iter().flatten().filter(|source| parsed.settings.www_redirect && !source.starts_with("*.")) {
+        let other = source.strip_prefix("www.").map_or_else(|| format!("www.{source}"), ToOwned::to_owned);
+        roles.insert((Some(other.into()), Role::Www(source)));
     }
     roles
 }
@@ -86,29 +92,42 @@ impl ClassState {
         self.findings.get(host).map_or(&[], Vec::as_slice)
     }
 
-    /// Adds an Ingress; returns its hosts.
-    pub(super) fn attach(&mut self, parsed: &Parsed) -> BTreeSet<Host> {
-        for (host, member) in members(parsed) {
-            self.members.entry(host).or_default().insert(member);
-        }
-        hosts_of(parsed)
+    /// Adds an Ingress; returns its hosts, and whether one of them has another owner now.
+    pub(super) fn attach(&mut self, parsed: &Parsed) -> (BTreeSet<Host>, bool) {
+        self.change(parsed, |have, member| have.insert(member))
     }
 
-    /// Removes an Ingress; returns its hosts.
-    pub(super) fn detach(&mut self, parsed: &Parsed) -> BTreeSet<Host> {
+    /// Removes an Ingress; returns the same.
+    pub(super) fn detach(&mut self, parsed: &Parsed) -> (BTreeSet<Host>, bool) {
+        self.change(parsed, |have, member| have.remove(&member))
+    }
+
+    fn change(
+        &mut self,
+        parsed: &Parsed,
+        apply: impl Fn(&mut BTreeSet<Member>, Member) -> bool,
+    ) -> (BTreeSet<Host>, bool) {
+        let mut differs = false;
         for (host, member) in members(parsed) {
-            let is_empty = self.members.get_mut(&host).is_some_and(|have| {
-                have.remove(&member);
-                have.is_empty()
-            });
-            if is_empty {
+            let have = self.members.entry(host.clone()).or_default();
+            let before = owner(have).map(|owner| owner.key.clone());
+            apply(have, member);
+            let after = owner(have).map(|owner| &owner.key);
+            differs |= before.as_deref().map(namespace_of) != after.map(|key| namespace_of(key));
+            if have.is_empty() {
                 self.members.remove(&host);
             }
         }
-        hosts_of(parsed)
+        (hosts_of(parsed), differs)
     }
 
-    /// Computes hosts again, and the hosts that are aliases of them. Whether the table differs.
+    /// The Ingress to whose namespace a host belongs: the oldest one with rules for it, or for its wildcard.
+    fn owner(&self, host: &str) -> Option<&Member> {
+        let of = |host: &str| self.members.get(&Some(host.into())).and_then(owner);
+        of(host).or_else(|| of(&format!("*.{}", host.split_once('.')?.1)))
+    }
+
+    /// Computes hosts again. Whether the table differs.
     pub(super) fn assemble<'a>(
         &mut self,
         hosts: &BTreeSet<Host>,
@@ -116,69 +135,54 @@ impl ClassState {
         services: Services<'_>,
         touched: &mut Touched,
     ) -> bool {
-        let mut all = hosts.clone();
-        for owner in
-            hosts.iter().filter_map(|host| self.members.get(host)).flatten().filter_map(|member| parsed(&member.key))
-        {
-            let derived = roles(owner).into_iter().filter(|(_, role)| match role {
-                Role::Rules => false,
-                Role::Alias(source) => hosts.contains(source),
-                Role::Www(source) => hosts.contains(&Some(source.clone())),
-            });
-            all.extend(derived.map(|(host, _)| host));
-        }
         let mut differs = false;
-        for host in all {
-            let new = self.rules(&host, parsed, services);
+        for host in hosts {
+            let (served, findings) = self.served(host, parsed, services);
             let table = &mut self.gateway.table;
-            if table.get(host.as_deref()) != new.rules.as_ref() {
-                table.set(host.as_ref(), new.rules);
+            if table.get(host.as_deref()) != served.as_ref() {
+                table.set(host.as_ref(), served);
                 touched.hosts.entry(self.gateway.class.clone()).or_default().insert(host.clone());
                 differs = true;
             }
-            let before = match new.findings.is_empty() {
-                true => self.findings.remove(&host),
-                false => self.findings.insert(host.clone(), new.findings.clone()),
+            let before = match findings.is_empty() {
+                true => self.findings.remove(host),
+                false => self.findings.insert(host.clone(), findings.clone()),
             };
-            if before.as_deref().unwrap_or_default() != new.findings {
-                let owners = before.iter().flatten().chain(&new.findings).map(|(owner, _)| owner.clone());
+            if before.as_deref().unwrap_or_default() != findings {
+                let owners = before.iter().flatten().chain(&findings).map(|(owner, _)| owner.clone());
                 touched.ingresses.extend(owners);
             }
         }
         differs
     }
 
-    fn rules<'a>(&self, host: &Host, parsed: &dyn Fn(&str) -> Option<&'a Parsed>, services: Services<'_>) -> Assembled {
-        let members = || self.members.get(host).into_iter().flatten();
-        let direct: Vec<_> =
-            members().filter(|member| member.role == Role::Rules).filter_map(|member| parsed(&member.key)).collect();
-        let mut assembled = assemble(host.as_deref(), &direct, services);
-        for member in members().filter(|member| member.role != Role::Rules) {
-            let Some(owner) = parsed(&member.key) else { continue };
-            if assembled.rules.is_some() {
-                let message =
-                    format!("{} has rules of its own, or of an older Ingress", host.as_deref().unwrap_or("*"));
-                assembled.findings.push((member.key.clone(), Finding { reason: Reason::AliasIgnored, message }));
-                continue;
-            }
-            assembled.rules = match &member.role {
-                Role::Rules => continue,
-                Role::Alias(source) => self.source_rules(source, parsed, services),
-                Role::Www(source) => Some(Arc::new(redirect_to(source, owner))),
-            };
-        }
-        assembled
-    }
-
-    fn source_rules<'a>(
+    /// What a host has, and what the owners of Ingresses should know.
+    fn served<'a>(
         &self,
-        source: &Host,
+        host: &Host,
         parsed: &dyn Fn(&str) -> Option<&'a Parsed>,
         services: Services<'_>,
-    ) -> Option<Arc<HostRules>> {
-        let members = self.members.get(source)?.iter().filter(|member| member.role == Role::Rules);
-        let direct: Vec<_> = members.filter_map(|member| parsed(&member.key)).collect();
-        assemble(source.as_deref(), &direct, services).rules
+    ) -> (Option<Served>, Vec<(Arc<str>, Finding)>) {
+        let members = || self.members.get(host).into_iter().flatten();
+        let is_direct = |member: &&Member| matches!(member.role, Role::Rules | Role::Canary);
+        let direct: Vec<_> = members().filter(is_direct).filter_map(|member| parsed(&member.key)).collect();
+        let assembled = assemble(host.as_deref(), &direct, services);
+        let (mut served, mut findings) = (assembled.rules.map(Served::Rules), assembled.findings);
+        for member in members().filter(|member| !is_direct(member)) {
+            let Some(owner) = parsed(&member.key) else { continue };
+            if served.is_some() {
+                let message =
+                    format!("{} has rules of its own, or of an older Ingress", host.as_deref().unwrap_or("*"));
+                findings.push((member.key.clone(), Finding { reason: Reason::AliasIgnored, message }));
+                continue;
+            }
+            served = match &member.role {
+                Role::Rules | Role::Canary => continue,
+                Role::Alias(source) => Some(Served::Alias(source.clone())),
+                Role::Www(source) => Some(Served::Rules(Arc::new(redirect_to(source, owner)))),
+            };
+        }
+        (served, findings)
     }
 
     /// Computes the certificates again. Whether they differ.
@@ -193,8 +197,9 @@ impl ClassState {
         let mut new = ServerCertificates { hosts: BTreeMap::new(), default: options.default_certificate.clone() };
         let mut findings = Vec::new();
         for parsed in members {
-            add_certificates(parsed, secrets, &mut new, &mut findings);
+            self.add_certificates(parsed, secrets, &mut new, &mut findings);
         }
+        self.refuse_wildcards(&mut new);
         if findings != self.certificates {
             touched.ingresses.extend(findings.iter().chain(&self.certificates).map(|(owner, _)| owner.clone()));
             self.certificates = findings;
@@ -206,41 +211,68 @@ impl ClassState {
         self.gateway.certificates = Arc::new(new);
         true
     }
+    /// Adds the certificates of an Ingress. A host that an older Ingress has a certificate for keeps it; one whose rules are of
+    /// another namespace gets none.
+    fn add_certificates(
+        &self,
+        parsed: &Parsed,
+        secrets: &BTreeMap<Arc<str>, SecretState>,
+        all: &mut ServerCertificates,
+        findings: &mut Vec<(Arc<str>, Finding)>,
+    ) {
+        let (spec, namespace) = (&parsed.ingress.spec, &*parsed.ingress.metadata.namespace);
+        let mut find = |message: String| {
+            findings.push((parsed.key.clone(), Finding { reason: Reason::CertificateInvalid, message }));
+        };
+        for tls in spec.tls.iter().filter(|tls| !tls.secret_name.is_empty()).take(limits::MOST_RULES) {
+            let key = format!("{namespace}/{}", tls.secret_name);
+            let problem = match secrets.get_key_value(key.as_str()) {
+                Some((key, SecretState::Certificate)) => {
+                    let own = limits::rules(&parsed.ingress).map(|rule| &rule.host).filter(|host| !host.is_empty());
+                    let hosts = if tls.hosts.is_empty() { own.collect() } else { tls.hosts.iter().collect::<Vec<_>>() };
+                    for host in hosts.into_iter().map(|host| host.to_ascii_lowercase()) {
+                        match self.owner(&host).filter(|owner| namespace_of(&owner.key) != namespace) {
+                            Some(Member { key: owner, .. }) => find(format!(
+                                "the certificate of Secret {key} is not shown for {host}, which belongs to the \
+                                 namespace of Ingress {owner}"
+                            )),
+                            None => drop(all.hosts.entry(host.into()).or_insert_with(|| Some(key.clone()))),
+                        }
+                    }
+                    continue;
+                }
+                Some((_, SecretState::Passwords)) => format!("Secret {key} has no certificate"),
+                Some((_, SecretState::Invalid(why))) => format!("Secret {key} has no certificate: {why}"),
+                None => format!("there is no Secret {key}"),
+            };
+            let instead =
+                if all.default.is_some() { "the default certificate is shown" } else { "TLS handshakes fail" };
+            find(format!("{problem}; {instead}"));
+        }
+    }
+
+    /// Keeps hosts from the certificate of a wildcard of another namespace.
+    fn refuse_wildcards(&self, all: &mut ServerCertificates) {
+        for (host, owner) in self.members.iter().filter_map(|(host, have)| Some((host.as_ref()?, owner(have)?))) {
+            let wildcard = host.split_once('.').map(|(_, rest)| format!("*.{rest}"));
+            let secret = wildcard.and_then(|wildcard| all.hosts.get(wildcard.as_str())?.as_ref());
+            let is_foreign = secret.is_some_and(|secret| namespace_of(secret) != namespace_of(&owner.key));
+            if is_foreign && !all.hosts.contains_key(host) {
+                all.hosts.insert(host.clone(), None);
+            }
+        }
+    }
+}
+
+/// The one of the members of a host to whose namespace it belongs.
+fn owner(members: &BTreeSet<Member>) -> Option<&Member> {
+    members.first().filter(|member| member.role != Role::Canary)
 }
 
 fn members(parsed: &Parsed) -> impl Iterator<Item = (Host, Member)> {
     let created = &parsed.ingress.metadata.creation_timestamp;
     let member = |(host, role)| (host, Member { role, created: created.clone(), key: parsed.key.clone() });
     roles(parsed).into_iter().map(member)
-}
-
-/// Adds the certificates of an Ingress. A host that an older Ingress has a certificate for keeps it.
-fn add_certificates(
-    parsed: &Parsed,
-    secrets: &BTreeMap<Arc<str>, SecretState>,
-    all: &mut ServerCertificates,
-    findings: &mut Vec<(Arc<str>, Finding)>,
-) {
-    let spec = &parsed.ingress.spec;
-    for tls in spec.tls.iter().filter(|tls| !tls.secret_name.is_empty()) {
-        let key = format!("{}/{}", parsed.ingress.metadata.namespace, tls.secret_name);
-        let problem = match secrets.get_key_value(key.as_str()) {
-            Some((key, SecretState::Certificate)) => {
-                let own: Vec<_> = spec.rules.iter().map(|rule| &rule.host).filter(|host| !host.is_empty()).collect();
-                let hosts = if tls.hosts.is_empty() { own } else { tls.hosts.iter().collect() };
-                for host in hosts {
-                    all.hosts.entry(host.to_ascii_lowercase().into()).or_insert_with(|| key.clone());
-                }
-                continue;
-            }
-            Some((_, SecretState::Passwords)) => format!("Secret {key} has no certificate"),
-            Some((_, SecretState::Invalid(why))) => format!("Secret {key} has no certificate: {why}"),
-            None => format!("there is no Secret {key}"),
-        };
-        let instead = if all.default.is_some() { "the default certificate is shown" } else { "TLS handshakes fail" };
-        let message = format!("{problem}; {instead}");
-        findings.push((parsed.key.clone(), Finding { reason: Reason::CertificateInvalid, message }));
-    }
 }
 
 /// The listeners of a class. No Gateway has such a key, because a namespace has no colon.

@@ -17,13 +17,13 @@ use crate::policy::{PathRewrite, Pattern, PatternError, Policy, Redirect, Templa
 const CHALLENGES: &str = "/.well-known/acme-challenge";
 /// The status of redirects to https and to another form of the host.
 const REDIRECT: u16 = 308;
+/// The status of paths that are closed.
+const CLOSED: u16 = 503;
 
 /// A path, and what its rules depend on.
 pub(super) struct PathRule<'a> {
     pub(super) path: &'a Path<'a>,
     pub(super) canary: Option<&'a Path<'a>>,
-    /// The host has regular expressions.
-    pub(super) is_regex: bool,
     /// The host has a certificate.
     pub(super) has_tls: bool,
     pub(super) services: Services<'a>,
@@ -49,6 +49,14 @@ pub(super) fn location(rule: &PathRule<'_>, findings: &mut Vec<(Arc<str>, Findin
         vec![Backend { weight: canary.total - canary.weight, ..stable }, Backend { weight: canary.weight, ..new }];
     location.push((Condition::Always, Arc::new(build(rule, &Condition::Always, None, shares, policy))));
     Ok(location)
+}
+
+/// The rule of a path that cannot be served although access to it is restricted.
+pub(super) fn closed(rule: &PathRule<'_>) -> Location {
+    let policy = Arc::new(Policy { refuse: Some(CLOSED), ..Policy::default() });
+    let always = Condition::Always;
+    let closed = build(rule, &always, Some("closed"), Vec::new(), policy);
+    vec![(always, Arc::new(closed))]
 }
 
 /// The conditions of a canary in the order of precedence; whether each leads to it.
@@ -84,7 +92,7 @@ fn policy(rule: &PathRule<'_>) -> Result<Policy, PatternError> {
     if let Some((_, target)) = settings.rewrite_target.as_ref().filter(|(text, _)| **text != *path) {
         policy.rewrite = Some(PathRewrite { pattern: Pattern::new(path)?, target: target.clone() });
     }
-    if let Some(session) = policy.session.as_mut().filter(|session| session.path.is_none() && !rule.is_regex) {
+    if let Some(session) = policy.session.as_mut().filter(|session| session.path.is_none() && !rule.path.is_regex) {
         session.path = Some(path.into());
     }
     Ok(policy)
@@ -115,7 +123,7 @@ fn build(
         index: rule.path.index,
         name: name.map(Into::into),
         matches: Matches::Http(vec![HttpRouteMatch {
-            path: Some(path_match(rule.path, rule.is_regex)),
+            path: Some(path_match(rule.path)),
             headers: header_match(condition).into_iter().collect(),
             ..HttpRouteMatch::default()
         }]),
@@ -136,9 +144,9 @@ fn route(owner: &Parsed) -> RouteId {
 }
 
 /// The condition on the path in the form of an HTTPRoute.
-fn path_match(path: &Path<'_>, is_regex: bool) -> PathMatch {
+fn path_match(path: &Path<'_>) -> PathMatch {
     let (kind, value) = match path.kind {
-        _ if is_regex => (PathMatchKind::RegularExpression, format!("(?i)(?:{}).*", path.path)),
+        _ if path.is_regex => (PathMatchKind::RegularExpression, format!("(?i)(?:{}).*", path.path)),
         PathType::Exact => (PathMatchKind::Exact, path.path.to_owned()),
         _ => (PathMatchKind::PathPrefix, path.path.to_owned()),
     };
@@ -163,7 +171,7 @@ fn header_match(condition: &Condition) -> Option<NamedMatch> {
 
 /// The redirect of `/` to `app-root`, if the Ingress that serves `/` has one.
 pub(super) fn root_redirect<'a>(rules: &HostRules, mut owners: impl Iterator<Item = &'a Parsed>) -> Option<Location> {
-    let (_, rule) = rules.location("/")?.last()?;
+    let (_, rule) = rules.location(b"/")?.last()?;
     let owner = owners.find(|owner| owner.key == rule.route.key)?;
     let redirect = owner.settings.app_root.clone()?;
     let policy = Policy { redirect: Some(redirect), ..rule.policy.as_deref().cloned().unwrap_or_default() };
@@ -196,6 +204,6 @@ pub(in crate::ingress) fn redirect_to(host: &str, owner: &Parsed) -> HostRules {
         broken: None,
     };
     let mut rules = HostRules::default();
-    rules.prefixes.insert("".into(), vec![(Condition::Always, Arc::new(rule))]);
+    rules.prefixes.insert(Box::default(), vec![(Condition::Always, Arc::new(rule))]);
     rules
 }

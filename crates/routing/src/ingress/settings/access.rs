@@ -64,6 +64,11 @@ fn basic(reader: &Reader<'_>, namespace: &str) -> Result<Option<BasicAuth>, Stri
 fn external(reader: &mut Reader<'_>) -> Result<Option<ExternalAuth>, String> {
     let Some(url) = reader.text("auth-url") else { return Ok(None) };
     let mut auth = ExternalAuth::new(url).map_err(|error| format!("annotation auth-url: {error}"))?;
+    if auth.is_chosen_by_clients() {
+        return Err(format!(
+            "annotation auth-url: the host of `{url}` must not have variables; name it, such as http://NAME.NAMESPACE.svc/auth"
+        ));
+    }
     if let Some(method) = reader.text("auth-method") {
         http::Method::from_bytes(method.as_bytes())
             .map_err(|_| format!("annotation auth-method: `{method}` is not a method"))?;

@@ -109,7 +109,7 @@ fn cross_origin_requests() {
 #[test]
 fn external_authorisation() {
     let auth = good(&[
-        ("auth-url", "https://$host/oauth2/auth"),
+        ("auth-url", "$scheme://oauth.web.svc/oauth2/auth?for=$host"),
         ("auth-signin", "https://$host/oauth2/start?rd=$escaped_request_uri"),
         ("auth-method", "POST"),
         ("auth-response-headers", "X-Auth-Request-User, X-Auth-Request-Email"),
@@ -118,16 +118,19 @@ fn external_authorisation() {
     .policy
     .external_auth
     .unwrap();
-    assert_eq!(auth.url, Template::url("https://$host/oauth2/auth").unwrap());
+    assert_eq!(auth.url, Template::url("$scheme://oauth.web.svc/oauth2/auth?for=$host").unwrap());
     assert_eq!(auth.signin, Some(Template::url("https://$host/oauth2/start?rd=$escaped_request_uri").unwrap()));
     assert_eq!((auth.method.as_deref(), auth.response_headers.len(), auth.always_set_cookie), (Some("POST"), 2, true));
     assert_eq!(auth.request_redirect, Template::request_uri());
-    let (settings, findings) = read(&[("auth-url", "oauth2-proxy/auth")]);
-    assert_eq!((settings.policy.refuse, findings.len()), (Some(503), 1));
-    assert!(
-        findings[0].starts_with("AccessRefused: annotation auth-url")
-            && findings[0].ends_with("all requests fail with 503")
-    );
+    let chosen_by_clients = ["https://$host/oauth2/auth", "http://a.${host}?x", "http://a.example:$server_port/"];
+    for url in ["oauth2-proxy/auth"].into_iter().chain(chosen_by_clients) {
+        let (settings, findings) = read(&[("auth-url", url)]);
+        assert_eq!((settings.policy.refuse, findings.len()), (Some(503), 1), "{url}");
+        assert!(
+            findings[0].starts_with("AccessRefused: annotation auth-url")
+                && findings[0].ends_with("all requests fail with 503")
+        );
+    }
     for (key, value) in [("auth-method", "a b"), ("auth-response-headers", "a b")] {
         let (settings, _) = read(&[("auth-url", "http://a.example"), (key, value)]);
         assert_eq!(settings.policy.refuse, Some(503), "{key}");
@@ -168,9 +171,13 @@ fn address_ranges() {
         assert_eq!(admits, [true, false, true, false], "{key}");
     }
     for key in ["whitelist-source-range", "denylist-source-range"] {
-        let (settings, findings) = read(&[(key, "10.0.0.0/24,office")]);
-        assert_eq!((settings.policy.refuse, findings.len()), (Some(503), 1), "{key}");
+        for value in ["10.0.0.0/24,office", ",", " , "] {
+            let (settings, findings) = read(&[(key, value)]);
+            assert_eq!((settings.policy.refuse, findings.len()), (Some(503), 1), "{key} {value}");
+        }
     }
+    let policy = good(&[("allowlist-source-range", "::ffff:192.0.2.0/120")]).policy;
+    assert!(policy.admits("192.0.2.9".parse().unwrap()) && !policy.admits("192.0.3.9".parse().unwrap()));
 }
 
 #[test]
