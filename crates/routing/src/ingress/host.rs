@@ -134,7 +134,7 @@ pub(super) fn assemble(host: Option<&str>, members: &[&Parsed], services: Servic
             && host.is_some_and(|host| has_certificate(&owner.ingress, host))
     };
     let has_tls = owners.iter().any(has_tls);
-    let rules = assembly.build(&owners, has_tls, services);
+    let rules = assembly.build(host, &owners, has_tls, services);
     Assembled { rules: Some(Arc::new(rules)), findings: assembly.findings }
 }
 
@@ -276,11 +276,11 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    fn build(&mut self, owners: &[&Parsed], has_tls: bool, services: Services<'_>) -> HostRules {
+    fn build(&mut self, host: Option<&str>, owners: &[&Parsed], has_tls: bool, services: Services<'_>) -> HostRules {
         let mut rules = HostRules::default();
         let paths = std::mem::take(&mut self.paths);
         for (path, canary) in &paths {
-            let rule = PathRule { path, canary: canary.as_ref(), has_tls, services };
+            let rule = PathRule { path, canary: canary.as_ref(), host, has_tls, services };
             let inserted = location(&rule, &mut self.findings).and_then(|location| insert(&mut rules, path, location));
             if let Err(error) = inserted {
                 self.reject(*path, &error.to_string());
@@ -318,7 +318,7 @@ fn insert(rules: &mut HostRules, path: &Path<'_>, location: Location) -> Result<
 /// Closes a path that cannot be served, where nobody else has exactly this one: for an expression everything that begins with
 /// its literal text.
 fn close(rules: &mut HostRules, path: &Path<'_>, services: Services<'_>) {
-    let location = closed(&PathRule { path, canary: None, has_tls: false, services });
+    let location = closed(&PathRule { path, canary: None, host: None, has_tls: false, services });
     match Pattern::literal_start(path.path) {
         Ok(pattern) if path.is_regex => rules.patterns.push(PatternRules::new(pattern, location)),
         _ => {

@@ -485,3 +485,20 @@ fn other_classes_are_left_alone() {
     assert_eq!(all.state("web/one").unwrap().findings.len(), 1);
     assert_eq!(all.of_class("other").count(), 1);
 }
+
+#[test]
+fn the_server_for_authentication_is_at_the_host_of_the_rule_and_at_none_that_clients_choose() {
+    let annotations = [("auth-url", "https://$host/oauth2/auth")];
+    let paths = ["h.example / P a", "*.wild.example / P a", "- / P a"];
+    let all = with([ingress("one", 1, &annotations, &paths)]);
+    let policy = |host| rule(&all, host, "/", &[]).unwrap().policy.clone().unwrap();
+    let exact = policy("h.example");
+    assert_eq!(exact.external_auth.as_ref().unwrap().url.source(), "https://h.example/oauth2/auth");
+    assert_eq!(exact.refuse, None);
+    for host in ["x.wild.example", "other.example"] {
+        assert_eq!(policy(host).refuse, Some(503), "{host}");
+    }
+    let findings = findings(&all, "one");
+    assert!(findings.iter().all(|finding| finding.starts_with("AccessRefused: annotation auth-url")), "{findings:?}");
+    assert_eq!(findings.len(), 2);
+}

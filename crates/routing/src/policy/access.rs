@@ -72,8 +72,28 @@ impl ExternalAuth {
     /// Whether variables of the request are part of the host or the port: the client would choose where the node connects to.
     #[must_use]
     pub fn is_chosen_by_clients(&self) -> bool {
-        let authority = self.url.source().split_once("://").map_or("", |(_, rest)| rest).split(['/', '?', '#']).next();
-        authority.is_some_and(|authority| authority.contains('$'))
+        self.parts().1.contains('$')
+    }
+
+    /// The same with this host in place of `$host` as host of the URL; none if clients choose the host or the port by other
+    /// variables.
+    #[must_use]
+    pub fn at_host(&self, host: &str) -> Option<Self> {
+        let (scheme, authority, rest) = self.parts();
+        let port = authority.strip_prefix("${host}").or_else(|| authority.strip_prefix("$host"));
+        let authority = match port {
+            Some(port) if port.is_empty() || port.starts_with(':') => format!("{host}{port}"),
+            _ => authority.to_owned(),
+        };
+        let url = Template::url(&format!("{scheme}://{authority}{rest}")).ok()?;
+        Some(Self { url, ..self.clone() }).filter(|auth| !auth.is_chosen_by_clients())
+    }
+
+    /// The URL: scheme, host with port, and everything after it.
+    fn parts(&self) -> (&str, &str, &str) {
+        let (scheme, rest) = self.url.source().split_once("://").unwrap_or_default();
+        let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        (scheme, authority, rest)
     }
 
     /// The location of a sign-in page. The page to return to is added as a parameter, `rd` unless another name is given,
@@ -102,5 +122,31 @@ impl ExternalAuth {
     #[must_use]
     pub fn signin_location(&self, values: &RequestValues<'_>) -> Option<String> {
         self.signin.as_ref().map(|signin| signin.render(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_host_is_replaced() {
+        for (url, expected) in [
+            ("https://$host/oauth2/auth?for=$host", Some("https://a.example/oauth2/auth?for=$host")),
+            ("http://${host}:4180", Some("http://a.example:4180")),
+            ("$scheme://$host?x", Some("$scheme://a.example?x")),
+            ("http://b.example/", Some("http://b.example/")),
+            ("http://$host.evil.example/", None),
+            ("http://x$host/", None),
+            ("http://$http_host/", None),
+            ("http://$host:$server_port/", None),
+        ] {
+            let auth = ExternalAuth::new(url).unwrap();
+            assert_eq!(
+                auth.at_host("a.example").map(|auth| auth.url.source().to_owned()).as_deref(),
+                expected,
+                "{url}"
+            );
+        }
     }
 }

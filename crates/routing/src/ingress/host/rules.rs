@@ -24,6 +24,8 @@ const CLOSED: u16 = 503;
 pub(super) struct PathRule<'a> {
     pub(super) path: &'a Path<'a>,
     pub(super) canary: Option<&'a Path<'a>>,
+    /// The host; none is that of rules without one.
+    pub(super) host: Option<&'a str>,
     /// The host has a certificate.
     pub(super) has_tls: bool,
     pub(super) services: Services<'a>,
@@ -31,7 +33,11 @@ pub(super) struct PathRule<'a> {
 
 /// The rules of a path.
 pub(super) fn location(rule: &PathRule<'_>, findings: &mut Vec<(Arc<str>, Finding)>) -> Result<Location, PatternError> {
-    let policy = Arc::new(policy(rule)?);
+    let mut policy = policy(rule)?;
+    if let Err(finding) = fix_auth_host(&mut policy, rule.host) {
+        findings.push((rule.path.owner.key.clone(), finding));
+    }
+    let policy = Arc::new(policy);
     let stable = backend(rule, rule.path, findings);
     let Some((path, canary)) =
         rule.canary.and_then(|path| path.owner.settings.canary.as_ref().map(|canary| (path, canary)))
@@ -96,6 +102,23 @@ fn policy(rule: &PathRule<'_>) -> Result<Policy, PatternError> {
         session.path = Some(path.into());
     }
     Ok(policy)
+}
+
+/// Replaces `$host` as host of the server for external authentication by the host of the rule. A rule for many hosts is closed:
+/// clients would choose where the node connects to.
+fn fix_auth_host(policy: &mut Policy, host: Option<&str>) -> Result<(), Finding> {
+    let Some(auth) = policy.external_auth.as_mut().filter(|auth| auth.is_chosen_by_clients()) else { return Ok(()) };
+    if let Some(fixed) = host.filter(|host| !host.starts_with('*')).and_then(|host| auth.at_host(host)) {
+        *auth = fixed;
+        return Ok(());
+    }
+    policy.refuse = Some(CLOSED);
+    let host = host.unwrap_or("*");
+    let message = format!(
+        "annotation auth-url: clients choose the value of $host for the rule of {host}; name the host of the server; requests of \
+         the rule fail with {CLOSED}"
+    );
+    Err(Finding { reason: Reason::AccessRefused, message })
 }
 
 fn backend(rule: &PathRule<'_>, path: &Path<'_>, findings: &mut Vec<(Arc<str>, Finding)>) -> Backend {

@@ -64,9 +64,10 @@ fn basic(reader: &Reader<'_>, namespace: &str) -> Result<Option<BasicAuth>, Stri
 fn external(reader: &mut Reader<'_>) -> Result<Option<ExternalAuth>, String> {
     let Some(url) = reader.text("auth-url") else { return Ok(None) };
     let mut auth = ExternalAuth::new(url).map_err(|error| format!("annotation auth-url: {error}"))?;
-    if auth.is_chosen_by_clients() {
+    // `$host` becomes the host of the rule.
+    if auth.is_chosen_by_clients() && auth.at_host("host").is_none() {
         return Err(format!(
-            "annotation auth-url: the host of `{url}` must not have variables; name it, such as http://NAME.NAMESPACE.svc/auth"
+            "annotation auth-url: the host of `{url}` must have no variable but $host; name it, such as http://NAME.NAMESPACE.svc/auth"
         ));
     }
     if let Some(method) = reader.text("auth-method") {

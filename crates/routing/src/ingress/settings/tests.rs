@@ -122,7 +122,7 @@ fn external_authorisation() {
     assert_eq!(auth.signin, Some(Template::url("https://$host/oauth2/start?rd=$escaped_request_uri").unwrap()));
     assert_eq!((auth.method.as_deref(), auth.response_headers.len(), auth.always_set_cookie), (Some("POST"), 2, true));
     assert_eq!(auth.request_redirect, Template::request_uri());
-    let chosen_by_clients = ["https://$host/oauth2/auth", "http://a.${host}?x", "http://a.example:$server_port/"];
+    let chosen_by_clients = ["https://$http_host/oauth2/auth", "http://a.$host?x", "http://a.example:$server_port/"];
     for url in ["oauth2-proxy/auth"].into_iter().chain(chosen_by_clients) {
         let (settings, findings) = read(&[("auth-url", url)]);
         assert_eq!((settings.policy.refuse, findings.len()), (Some(503), 1), "{url}");
