@@ -58,6 +58,7 @@ fn address_ranges_of_a_policy_hold_for_tcp_connections() {
         addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
         limits: Limits::default(),
         ingress: routing::ingress::Options::default(),
+        access_log: None,
         events: Arc::new(|_| {}),
     };
     let gateway = Gateway::start(Arc::clone(&memory) as _, settings).expect("a gateway");
