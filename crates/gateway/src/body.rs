@@ -19,6 +19,8 @@ use tokio::io::{self, AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use crate::access_log::LoggedBody;
+use crate::cause::Cause;
 use crate::http1::Connection;
 use crate::http1::chunked::BodyDecoder;
 use crate::http1::head::Head;
@@ -47,6 +49,8 @@ struct PendingBody {
     /// Receive what is forwarded, for mirrored requests.
     copies: Vec<BodyCopy>,
     limit: Option<BodyLimit>,
+    /// Counts the bytes that are read, for the access log.
+    meter: Option<Arc<AtomicU64>>,
 }
 
 /// How far a request body has been read, for the one who waits for the response.
@@ -168,6 +172,14 @@ impl RequestBody {
         self
     }
 
+    /// Counts the bytes that are read.
+    pub(crate) fn metered(mut self, meter: Option<Arc<AtomicU64>>) -> Self {
+        if let Some(body) = &mut self.0 {
+            body.meter = meter;
+        }
+        self
+    }
+
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -226,11 +238,14 @@ impl RequestBody {
 impl PendingBody {
     fn boxed(source: RequestSource, limit: Duration) -> Box<Self> {
         let (stall, progress, copies) = (StallTimer::new(limit), Arc::default(), Vec::new());
-        Box::new(Self { source, stall, progress, copies, limit: None })
+        Box::new(Self { source, stall, progress, copies, limit: None, meter: None })
     }
 
-    /// Checks a frame against the limit. The rest of a body that is too long is not forwarded.
+    /// Counts a frame and checks it against the limit. The rest of a body that is too long is not forwarded.
     fn check(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+        if let (Some(meter), Some(piece)) = (&self.meter, frame.data_ref()) {
+            meter.fetch_add(piece.len() as u64, Relaxed);
+        }
         let (Some(limit), Some(piece)) = (&mut self.limit, frame.data_ref()) else { return Ok(frame) };
         if let Some(rest) = limit.rest.checked_sub(piece.len() as u64) {
             limit.rest = rest;
@@ -324,10 +339,27 @@ impl Body for RequestBody {
 
 /// Response body.
 pub(crate) enum ResponseBody {
-    /// Error page.
-    Text(Option<Bytes>),
+    /// A body of the gateway, and why it answers itself; an upgrade has neither.
+    Own(Option<Bytes>, Option<Cause>),
     /// Body from a pod.
     Upstream(UpstreamBody),
+    /// A body whose end is noted in the access log.
+    Logged(Box<LoggedBody>),
+}
+
+impl ResponseBody {
+    /// The body of an answer of the gateway.
+    pub(crate) const fn own(text: Option<Bytes>, cause: Cause) -> Self {
+        Self::Own(text, Some(cause))
+    }
+
+    /// Why the gateway answers itself.
+    pub(crate) const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Own(_, cause) => *cause,
+            Self::Upstream(_) | Self::Logged(_) => None,
+        }
+    }
 }
 
 /// Response body of a pod.
@@ -440,7 +472,8 @@ impl Body for ResponseBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match &mut *self {
-            Self::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Self::Own(text, _) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Self::Logged(body) => Pin::new(&mut **body).poll_frame(cx),
             Self::Upstream(body) => match body.poll_body(cx) {
                 Poll::Ready(piece) => {
                     body.stall.progress();
@@ -459,14 +492,16 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Text(text) => text.is_none(),
+            Self::Own(text, _) => text.is_none(),
+            Self::Logged(body) => body.is_end_stream(),
             Self::Upstream(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            Self::Logged(body) => body.size_hint(),
+            Self::Own(text, _) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
             Self::Upstream(UpstreamBody { source: BodySource::H1(response), .. }) => {
                 response.decoder.remaining().map_or_else(SizeHint::default, SizeHint::with_exact)
             }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
+use crate::access_log::AccessLog;
 use crate::annotations::{HINT, gateway_spec};
 use crate::limits::Limits;
 use crate::metrics::GatewayMetrics;
@@ -63,6 +64,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Which Ingresses are served, and how.
     pub ingress: routing::ingress::Options,
+    /// The access log, if there is one.
+    pub access_log: Option<Arc<AccessLog>>,
     /// Receives notices.
     pub events: EventSink,
 }
@@ -80,6 +83,7 @@ pub(crate) struct Shared {
     /// Port configurations that may have open connections.
     port_configs: Mutex<Vec<Weak<PortConfig>>>,
     pub(crate) metrics: GatewayMetrics,
+    access_log: Option<Arc<AccessLog>>,
     /// Enforces the policies of rules.
     pub(crate) enforcer: Arc<Enforcer>,
 }
@@ -95,7 +99,8 @@ impl Shared {
         (self.events)(notice);
     }
 
-    pub(crate) fn register(&self, port_config: PortConfig) -> Arc<PortConfig> {
+    pub(crate) fn register(&self, mut port_config: PortConfig) -> Arc<PortConfig> {
+        port_config.access_log.clone_from(&self.access_log);
         let port_config = Arc::new(port_config);
         let mut port_configs = self.port_configs.lock();
         port_configs.retain(|port_config| port_config.strong_count() > 0);
@@ -159,7 +164,8 @@ impl Gateway {
             events: settings.events,
             redirects: watch::Sender::default(),
             port_configs: Mutex::default(),
-            metrics: GatewayMetrics::default(),
+            metrics: settings.access_log.as_deref().map(GatewayMetrics::of_log).unwrap_or_default(),
+            access_log: settings.access_log,
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(watch_node(node, at_start, address_sender));
@@ -180,7 +186,7 @@ impl Gateway {
         self.shared.metrics.clone()
     }
 
-    /// Stops accepting and waits for open connections to close, up to the drain timeout.
+    /// Stops accepting and waits for open connections to close, up to the drain timeout; then closes the access log.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         let over = Instant::now() + self.shared.limits.drain;
@@ -195,6 +201,9 @@ impl Gateway {
         };
         while open() > 0 && Instant::now() < over {
             sleep(DRAIN_POLL_INTERVAL).await;
+        }
+        if let Some(log) = &self.shared.access_log {
+            log.close().await;
         }
     }
 }

@@ -7,6 +7,7 @@ use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::ResponseBody;
+use crate::cause::Cause;
 use crate::headers::Rejection;
 use crate::upstream::{Failure, Upstream};
 
@@ -22,6 +23,7 @@ pub(crate) fn no_endpoints(upstream: &Upstream, elsewhere: usize) -> Response<Re
         ),
     };
     page(
+        Cause::NoEndpoints,
         StatusCode::SERVICE_UNAVAILABLE,
         &format!("{why}\nSee: kubectl -n {namespace} get endpointslices -l kubernetes.io/service-name={name}"),
     )
@@ -31,15 +33,19 @@ pub(crate) fn no_endpoints(upstream: &Upstream, elsewhere: usize) -> Response<Re
 pub(crate) fn connect_failed(upstream: &Upstream, failure: &Failure) -> Response<ResponseBody> {
     upstream.failed();
     let (namespace, name) = parts(upstream);
-    let (status, why) = match failure {
-        Failure::Refused(error) => (StatusCode::BAD_GATEWAY, format!("refused the connection ({error})")),
-        Failure::Timeout => (StatusCode::GATEWAY_TIMEOUT, "did not accept the connection in time".to_owned()),
-        Failure::Handshake(why) => (StatusCode::BAD_GATEWAY, format!("accepted the connection but failed: {why}")),
+    let (cause, why) = match failure {
+        Failure::Refused(error) => (Cause::ConnectFailed, format!("refused the connection ({error})")),
+        Failure::Timeout => (Cause::ConnectTimeout, "did not accept the connection in time".to_owned()),
+        Failure::Handshake(why) => (Cause::UpstreamFailed, format!("accepted the connection but failed: {why}")),
+    };
+    let status = match cause {
+        Cause::ConnectTimeout => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_GATEWAY,
     };
     let text = format!(
         "A pod of the Service {name} in the namespace {namespace} {why}.\nSee: kubectl -n {namespace} describe service {name}"
     );
-    page(status, &text)
+    page(cause, status, &text)
 }
 
 /// The connection to a pod failed.
@@ -59,25 +65,30 @@ pub(crate) fn upstream_timeout(upstream: &Upstream, limit: Duration) -> Response
         "A pod of the Service {name} in the namespace {namespace} did not respond within {limit}.\nSee: kubectl -n \
          {namespace} describe service {name}"
     );
-    page(StatusCode::GATEWAY_TIMEOUT, &text)
+    page(Cause::UpstreamTimeout, StatusCode::GATEWAY_TIMEOUT, &text)
 }
 
 /// The request is rejected.
 pub(crate) fn rejected(rejection: Rejection) -> Response<ResponseBody> {
-    let mut answer = page(rejection.status, rejection.why);
-    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    answer
+    closing(Cause::Rejected, rejection)
 }
 
 /// The request was not received completely.
 pub(crate) fn request_timeout() -> Response<ResponseBody> {
     let why = "The request body did not arrive in time, or was aborted.";
-    rejected(Rejection { status: StatusCode::REQUEST_TIMEOUT, why })
+    closing(Cause::RequestTimeout, Rejection { status: StatusCode::REQUEST_TIMEOUT, why })
+}
+
+/// An answer after which the connection is closed.
+fn closing(cause: Cause, rejection: Rejection) -> Response<ResponseBody> {
+    let mut answer = page(cause, rejection.status, rejection.why);
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 /// The answer to a gRPC call that failed, with its status.
-pub(crate) fn grpc(status: u8, message: &'static str) -> Response<ResponseBody> {
-    let mut answer = Response::new(ResponseBody::Text(None));
+pub(crate) fn grpc(cause: Cause, status: u8, message: &'static str) -> Response<ResponseBody> {
+    let mut answer = Response::new(ResponseBody::own(None, cause));
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(HeaderName::from_static("grpc-status"), HeaderValue::from(u16::from(status)));
@@ -90,8 +101,8 @@ fn parts(upstream: &Upstream) -> (&str, &str) {
 }
 
 /// A page with this text.
-pub(crate) fn page(status: StatusCode, text: &str) -> Response<ResponseBody> {
-    let mut answer = Response::new(ResponseBody::Text(Some(Bytes::from(format!("{text}\n")))));
+pub(crate) fn page(cause: Cause, status: StatusCode, text: &str) -> Response<ResponseBody> {
+    let mut answer = Response::new(ResponseBody::own(Some(Bytes::from(format!("{text}\n"))), cause));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

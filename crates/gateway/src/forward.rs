@@ -18,6 +18,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::access_log::Trail;
 use crate::balance::Selection;
 use crate::body::{BodySource, Http1Response, Progress, RequestBody, ResponseBody, UpstreamBody};
 use crate::ejection::{Outcome, Passes};
@@ -79,6 +80,8 @@ pub(crate) struct Exchange {
     pub(crate) upgrade: Option<OnUpgrade>,
     /// Kept until the response is complete, or the upgraded connection is closed.
     pub(crate) in_use: Vec<InUse>,
+    /// What the access log is to know of it.
+    pub(crate) trail: Option<Arc<Trail>>,
 }
 
 /// Forwards a request.
@@ -89,6 +92,9 @@ pub(crate) async fn forward(
     policy: Policy<'_>,
     selection: &mut Selection<'_>,
 ) -> Response<ResponseBody> {
+    if let Some(trail) = &exchange.trail {
+        trail.forwarded(upstream);
+    }
     let Some(whole) = policy.whole else {
         return attempts(client, upstream, exchange, (policy, None), selection).await;
     };
@@ -121,7 +127,7 @@ fn choose(
 async fn attempts(
     client: &ClientConnection,
     upstream: &Arc<Upstream>,
-    Exchange { mut request, is_h2, upgrade, in_use }: Exchange,
+    Exchange { mut request, is_h2, upgrade, in_use, trail }: Exchange,
     (policy, end): (Policy<'_>, Option<Instant>),
     selection: &mut Selection<'_>,
 ) -> Response<ResponseBody> {
@@ -144,6 +150,9 @@ async fn attempts(
                 |why| error_pages::connect_failed(upstream, &why),
             );
         };
+        if let Some(trail) = &trail {
+            trail.sent_to(chosen.address);
+        }
         if outlier.is_some() && end.is_some() {
             selection.waiting = Some(Arc::clone(chosen.endpoint()));
         }
@@ -189,7 +198,14 @@ async fn attempts(
                 selection.served = Some(chosen.address);
                 let lease = Lease { in_flight: chosen, worker, max_idle: upstream.limits.pool_size };
                 let end = [end, attempt_end].into_iter().flatten().min();
-                return finish(client, upstream, (head, source), (policy.stall, end), (lease, in_use), upgrade);
+                return finish(
+                    client,
+                    upstream,
+                    (head, source),
+                    (policy.stall, end),
+                    (lease, in_use),
+                    (upgrade, trail),
+                );
             }
             // A pod may close a pooled connection just when it is used: use a new one.
             Err(ForwardError::Retryable(again)) => {
@@ -418,7 +434,7 @@ fn finish(
     (head, source): (Response<()>, BodySource),
     (stall, end): (Duration, Option<Instant>),
     (lease, in_use): (Lease, Vec<InUse>),
-    waiting: Option<OnUpgrade>,
+    (waiting, trail): (Option<OnUpgrade>, Option<Arc<Trail>>),
 ) -> Response<ResponseBody> {
     let (mut parts, ()) = head.into_parts();
     parts.extensions.clear();
@@ -440,12 +456,15 @@ fn finish(
     let port_config = Arc::clone(&client.port_config);
     tokio::spawn(async move {
         if let (Ok(client), Some(pod)) = (client_upgrade.await, response.into_stream()) {
-            tcp_proxy::join(TokioIo::new(client), pod, &port_config).await;
+            let transferred = tcp_proxy::join(TokioIo::new(client), pod, &port_config).await;
+            if let Some(trail) = trail {
+                trail.transferred(transferred);
+            }
         }
         // Until now the pod counts as in use, and the request as in progress.
         drop((lease, in_use));
     });
-    Response::from_parts(parts, ResponseBody::Text(None))
+    Response::from_parts(parts, ResponseBody::Own(None, None))
 }
 
 /// Whether the request can be retried safely.

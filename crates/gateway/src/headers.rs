@@ -17,6 +17,7 @@ const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// Client, as described by `X-Forwarded-*`.

@@ -19,9 +19,11 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use routing::model::ListenerId;
+use rustls::ServerConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::access_log::{LoggedConnection, Trail};
 use crate::balance::Selection;
 use crate::body::{RequestBody, ResponseBody};
 use crate::error_pages;
@@ -48,6 +50,8 @@ pub(crate) struct ClientConnection {
     pub(crate) idle_timeout: IdleTimeout,
     /// The HTTPS listener that the server name has chosen, at a Gateway.
     pub(crate) listener: Option<ListenerId>,
+    /// None without an access log.
+    logged: Option<Arc<LoggedConnection>>,
     requests: AtomicU64,
 }
 
@@ -64,7 +68,16 @@ impl ClientConnection {
         // The text of an IP address is a valid header value.
         let client = Client { ip: ip.unwrap_or_else(|_| HeaderValue::from_static("unknown")), port, proto };
         let (idle_timeout, requests) = (IdleTimeout::default(), AtomicU64::new(0));
-        Self { port_config, worker, client, address, idle_timeout, listener: None, requests }
+        let logged = port_config.logged(peer).map(Arc::new);
+        Self { port_config, worker, client, address, idle_timeout, listener: None, logged, requests }
+    }
+
+    /// Notes the TLS of the connection for the access log.
+    pub(crate) fn over(mut self, tls: &ServerConnection) -> Self {
+        if let Some(logged) = self.logged.as_mut().and_then(Arc::get_mut) {
+            logged.tls(tls);
+        }
+        self
     }
 
     /// Sets the HTTPS listener that the server name has chosen.
@@ -87,9 +100,14 @@ where
         move |request| {
             let client = Arc::clone(&client);
             async move {
-                let answer = answer(&client, request).await;
+                let begin = |logged| Trail::of_request(logged, &client.client.proto, &request);
+                let trail = client.logged.as_ref().map(begin);
+                let answer = answer(&client, request, trail.clone()).await;
                 client.port_config.metrics.answered(answer.status());
-                Ok::<_, Infallible>(answer)
+                Ok::<_, Infallible>(match trail {
+                    Some(trail) => trail.follow(answer),
+                    None => answer,
+                })
             }
         }
     });
@@ -172,7 +190,11 @@ fn h2(port_config: &PortConfig) -> http2::Builder<TokioExecutor> {
 }
 
 /// Answers a request from a pod or with an error page.
-async fn answer(client: &Arc<ClientConnection>, request: Request<Incoming>) -> Response<ResponseBody> {
+async fn answer(
+    client: &Arc<ClientConnection>,
+    request: Request<Incoming>,
+    trail: Option<Arc<Trail>>,
+) -> Response<ResponseBody> {
     client.requests.fetch_add(1, Relaxed);
     let (mut parts, body) = request.into_parts();
     let wanted = headers::upgrade(&parts);
@@ -181,7 +203,7 @@ async fn answer(client: &Arc<ClientConnection>, request: Request<Incoming>) -> R
     if let Err(rejection) = headers::check(&parts) {
         return error_pages::rejected(rejection);
     }
-    let request = ClientRequest { parts, body, wanted: wanted.filter(|_| upgrade.is_some()), upgrade };
+    let request = ClientRequest { parts, body, wanted: wanted.filter(|_| upgrade.is_some()), upgrade, trail };
     match &client.port_config.serving {
         Serving::Service(port) => by_service(client, port, request).await,
         Serving::Routes(port) => routes::answer(client, port, request).await,
@@ -195,6 +217,8 @@ pub(crate) struct ClientRequest {
     /// Protocol of an allowed upgrade, and the upgrade.
     pub(crate) wanted: Option<HeaderValue>,
     pub(crate) upgrade: Option<OnUpgrade>,
+    /// What the access log is to know of it.
+    pub(crate) trail: Option<Arc<Trail>>,
 }
 
 impl ClientRequest {
@@ -208,13 +232,14 @@ impl ClientRequest {
 /// Forwards a request to the pods of a Service.
 async fn by_service(client: &ClientConnection, port: &ServicePort, request: ClientRequest) -> Response<ResponseBody> {
     let is_h2 = request.is_h2(&port.upstream);
-    let ClientRequest { mut parts, body, wanted, upgrade } = request;
+    let ClientRequest { mut parts, body, wanted, upgrade, trail } = request;
     let protocol = UpstreamProtocol { h2: is_h2, tls: port.upstream.tls.load().is_some() };
     if let Err(rejection) = headers::prepare(&mut parts, &client.client, protocol, wanted, &port.default_host) {
         return error_pages::rejected(rejection);
     }
     let stall = client.port_config.idle();
-    let request = Request::from_parts(parts, RequestBody::new(body, stall));
-    let exchange = Exchange { request, is_h2, upgrade, in_use: Vec::new() };
+    let body = RequestBody::new(body, stall).metered(trail.as_deref().map(Trail::meter));
+    let request = Request::from_parts(parts, body);
+    let exchange = Exchange { request, is_h2, upgrade, in_use: Vec::new(), trail };
     forward(client, &port.upstream, exchange, Policy::silence(stall), &mut Selection::default()).await
 }

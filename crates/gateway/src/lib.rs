@@ -10,14 +10,17 @@
 //! Gateways, routes ──▶ routes (one cluster of routing per node) ──▶ tables of rules (swapped on change), redirects
 //! client ─▶ lbVIP:port ─▶ proxy rule ─▶ listener ─▶ worker ─▶ serve ─▶ http_proxy ─▶ forward ─▶ upstream, http1 ─▶ pod
 //!                                                                   └─▶ tcp_proxy ──────────────────▶ pod
+//!                                        (each request, each connection of bytes) ─▶ access_log ─▶ file
 //! ```
 //! Pure modules: [`annotations`], [`source_ranges`], [`endpoints`], [`headers`], [`certificates`], [`http1::head`],
 //! [`http1::chunked`], `health`, `maglev`. hyper parses client requests and rejects malformed ones; [`http1`] is the HTTP/1.1 client towards
 //! pods.
 
+mod access_log;
 pub mod annotations;
 mod balance;
 mod body;
+mod cause;
 pub mod certificates;
 mod clock;
 mod controller;
@@ -52,6 +55,7 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+pub use access_log::{AccessLog, AccessLogFormat, AccessLogOptions};
 pub use controller::{EventSink, Gateway, Notice, OwnAddresses, Settings, StartError};
 pub use limits::Limits;
 pub use metrics::GatewayMetrics;

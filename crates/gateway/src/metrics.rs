@@ -17,6 +17,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+use crate::access_log::AccessLog;
+
 pub(crate) use health::{HealthMetrics, HealthSeries};
 pub(crate) use routing::{ListenerMetrics, RouteMetrics, RoutingMetrics};
 
@@ -70,6 +72,8 @@ impl ServiceMetrics {
 /// All metrics. Clones share state.
 #[derive(Clone, Debug, Default)]
 pub struct GatewayMetrics {
+    /// Lines of the access log that were not written.
+    dropped_lines: Arc<AtomicU64>,
     services: Services,
     routes: RoutingMetrics,
     health: HealthSeries,
@@ -82,6 +86,11 @@ impl GatewayMetrics {
     /// Metrics of Gateways, their routes and backends.
     pub(crate) const fn routing(&self) -> &RoutingMetrics {
         &self.routes
+    }
+
+    /// With the dropped lines of an access log.
+    pub(crate) fn of_log(log: &AccessLog) -> Self {
+        Self { dropped_lines: Arc::clone(log.dropped()), ..Self::default() }
     }
 
     /// Ejections of endpoints.
@@ -144,6 +153,13 @@ impl Collector for GatewayMetrics {
             }
         }
         drop(all);
+        let dropped = encoder.encode_descriptor(
+            "waypost_gateway_access_log_dropped",
+            "Lines of the access log that were dropped because the log could not keep up or be written",
+            None,
+            MetricType::Counter,
+        );
+        dropped?.encode_counter::<NoLabelSet, _, u64>(&self.dropped_lines.load(Relaxed), None)?;
         self.health.encode(&mut encoder)?;
         self.routes.encode(&mut encoder)
     }

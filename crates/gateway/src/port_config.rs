@@ -1,6 +1,7 @@
 //! Configuration and state of one bound port: of a Service, or of a Gateway. Connections read it without locks; its
 //! owner (the worker of the Service, or the controller of routes) updates it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use http::HeaderValue;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
+use crate::access_log::{AccessLog, LoggedConnection};
 use crate::annotations::{BackendProtocol, ClientProtocol, Port};
 use crate::clock::Clock;
 use crate::limits::Limits;
@@ -34,6 +36,7 @@ pub(crate) struct PortConfig {
     closing: watch::Sender<bool>,
     open: AtomicUsize,
     pub(crate) metrics: Arc<ServiceMetrics>,
+    pub(crate) access_log: Option<Arc<AccessLog>>,
 }
 
 /// What connections of a port lead to.
@@ -108,6 +111,7 @@ impl PortConfig {
             closing: watch::Sender::new(false),
             open: AtomicUsize::new(0),
             metrics,
+            access_log: None,
         }
     }
 
@@ -117,6 +121,16 @@ impl PortConfig {
             Serving::Service(port) => Some(port),
             Serving::Routes(_) => None,
         }
+    }
+
+    /// What the access log is to know of a connection; none without a log.
+    pub(crate) fn logged(&self, client: SocketAddr) -> Option<LoggedConnection> {
+        let log = self.access_log.as_ref()?;
+        let gateway = match &self.serving {
+            Serving::Service(_) => None,
+            Serving::Routes(port) => Some(Arc::clone(&port.gateway)),
+        };
+        Some(LoggedConnection::new(Arc::clone(log), client, self.number, gateway))
     }
 
     /// Idle timeout of requests, responses and keep-alive connections.

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::access_log::Trail;
 use crate::annotations::Mode;
 use crate::http_proxy::{self, ClientConnection};
 use crate::port_config::{ConnectionGuard, PortConfig, ServicePort, Serving, until_closing};
@@ -56,15 +57,25 @@ async fn by_service(
     let header =
         || port.port.proxy_protocol.then(|| proxy_header(peer, SocketAddr::new(local.ip(), port_config.number)));
     match (&port.tls, port.port.mode) {
-        (None, Mode::Tcp) => tcp_proxy::proxy(stream, &port.upstream, port_config, header()).await,
+        (None, Mode::Tcp) => {
+            let trail = port_config.logged(peer).map(|logged| Trail::of_connection(logged, "TCP"));
+            tcp_proxy::proxy(stream, &port.upstream, port_config, header(), trail).await;
+        }
         (None, Mode::Http) => plain_http(stream, client()).await,
         (Some(tls), mode) => {
             let Some(stream) = accept_tls(stream, tls, port_config, peer).await else { return };
             match mode {
-                Mode::Tcp => tcp_proxy::proxy(stream, &port.upstream, port_config, header()).await,
+                Mode::Tcp => {
+                    let trail = port_config.logged(peer).map(|mut logged| {
+                        logged.tls(stream.get_ref().1);
+                        Trail::of_connection(logged, "TLS")
+                    });
+                    tcp_proxy::proxy(stream, &port.upstream, port_config, header(), trail).await;
+                }
                 Mode::Http => {
                     let is_h2 = is_h2(stream.get_ref().1.alpn_protocol());
-                    http_proxy::serve(stream, is_h2, client()).await;
+                    let client = client().over(stream.get_ref().1);
+                    http_proxy::serve(stream, is_h2, client).await;
                 }
             }
         }

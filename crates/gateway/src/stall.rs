@@ -66,16 +66,29 @@ pub(crate) struct MonitoredStream<I> {
     io: I,
     stall: StallTimer,
     activity: Option<Activity>,
+    /// Bytes that were read and written, if activity is counted.
+    transferred: (u64, u64),
 }
 
 impl<I> MonitoredStream<I> {
     pub(crate) const fn new(io: I, limit: Duration) -> Self {
-        Self { io, stall: StallTimer::new(limit), activity: None }
+        Self { io, stall: StallTimer::new(limit), activity: None, transferred: (0, 0) }
     }
 
-    /// Also counts activity.
+    /// Also counts activity and bytes.
     pub(crate) fn counted(io: I, limit: Duration, activity: &Activity) -> Self {
         Self { activity: Some(Arc::clone(activity)), ..Self::new(io, limit) }
+    }
+
+    /// Bytes that were read and written.
+    pub(crate) const fn transferred(&self) -> (u64, u64) {
+        self.transferred
+    }
+
+    fn count_written(&mut self, done: &Poll<io::Result<usize>>) {
+        if let (Poll::Ready(Ok(count)), Some(_)) = (done, &self.activity) {
+            self.transferred.1 += *count as u64;
+        }
     }
 
     fn check_stall<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -92,9 +105,11 @@ impl<I> MonitoredStream<I> {
 
 impl<I: AsyncRead + Unpin> AsyncRead for MonitoredStream<I> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
         let done = Pin::new(&mut self.io).poll_read(cx, buf);
         if let (true, Some(activity)) = (done.is_ready(), &self.activity) {
             activity.fetch_add(1, Relaxed);
+            self.transferred.0 += (buf.filled().len() - before) as u64;
         }
         done
     }
@@ -103,6 +118,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for MonitoredStream<I> {
 impl<I: AsyncWrite + Unpin> AsyncWrite for MonitoredStream<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.count_written(&done);
         self.check_stall(cx, done)
     }
 
@@ -112,6 +128,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for MonitoredStream<I> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.count_written(&done);
         self.check_stall(cx, done)
     }
 

@@ -4,11 +4,14 @@
 //! are supported.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy_bidirectional_with_sizes};
 use tokio::time::{sleep, timeout};
 
+use crate::access_log::Trail;
 use crate::balance::Selection;
+use crate::cause::Cause;
 use crate::ejection::Outcome;
 use crate::port_config::{PortConfig, until_closing};
 use crate::stall::{Activity, MonitoredStream, until_idle};
@@ -20,14 +23,30 @@ const MAX_TRIES: usize = 3;
 const COPY_BUFFER: usize = 16 * 1024;
 
 /// Proxies a connection; `header` is sent to the pod first. It is closed if no pod can be reached.
-pub(crate) async fn proxy<I>(client: I, upstream: &Upstream, port_config: &PortConfig, header: Option<String>)
-where
+pub(crate) async fn proxy<I>(
+    client: I,
+    upstream: &Arc<Upstream>,
+    port_config: &PortConfig,
+    header: Option<String>,
+    trail: Option<Arc<Trail>>,
+) where
     I: AsyncRead + AsyncWrite + Unpin,
 {
     let mut tried = Vec::new();
+    if let Some(trail) = &trail {
+        trail.forwarded(upstream);
+    }
+    let note = |transferred| {
+        if let Some(trail) = &trail {
+            trail.transferred(transferred);
+        }
+    };
     while tried.len() < MAX_TRIES {
         let Some(mut chosen) = upstream.backends.load().choose(&Selection::default(), &tried) else { break };
         tried.push(chosen.address);
+        if let Some(trail) = &trail {
+            trail.sent_to(chosen.address);
+        }
         let mut pod = match connect(&chosen, upstream.limits.connect).await {
             Ok(pod) => pod,
             Err(why) => {
@@ -45,9 +64,9 @@ where
             }
         }
         let tls = upstream.tls.load_full();
-        let Some(tls) = tls else { return join(client, pod, port_config).await };
+        let Some(tls) = tls else { return note(join(client, pod, port_config).await) };
         match handshake(upstream, &tls, &chosen, pod, &tls.tcp).await {
-            Ok(pod) => return join(client, pod, port_config).await,
+            Ok(pod) => return note(join(client, pod, port_config).await),
             Err(why) => {
                 chosen.report(Outcome::Refused, None);
                 tracing::debug!(service = &*upstream.service, pod = %chosen.address, ?why, "TLS handshake with pod failed");
@@ -55,11 +74,14 @@ where
         }
     }
     upstream.failed();
+    if let Some(trail) = &trail {
+        trail.failed(if tried.is_empty() { Cause::NoEndpoints } else { Cause::ConnectFailed });
+    }
     tracing::debug!(service = &*upstream.service, ?tried, "no pod accepted the connection");
 }
 
-/// Copies both directions until both are closed.
-pub(crate) async fn join<A, B>(client: A, pod: B, port_config: &PortConfig)
+/// Copies both directions until both are closed; returns how many bytes came from the client, and went to it.
+pub(crate) async fn join<A, B>(client: A, pod: B, port_config: &PortConfig) -> (u64, u64)
 where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
@@ -78,6 +100,7 @@ where
         () = until_idle(activity, idle) => {}
         () = drained => {}
     }
+    client.transferred()
 }
 
 /// PROXY protocol v1 header.

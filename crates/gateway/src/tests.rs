@@ -1,9 +1,10 @@
 //! Listeners, workers and pods in one process over loopback.
 
+mod access_log;
 mod answers;
 mod hostile;
 mod pods;
-mod requests;
+pub(crate) mod requests;
 mod secure;
 
 use std::io::{Read as _, Write as _};
@@ -54,12 +55,18 @@ impl TestPort {
     }
 
     fn with(port: Port, pods: &[SocketAddr], limits: Limits) -> Self {
+        Self::configured(port, pods, limits, |_| {})
+    }
+
+    fn configured(port: Port, pods: &[SocketAddr], limits: Limits, configure: impl FnOnce(&mut PortConfig)) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let (workers, certificate) = (Arc::new(Workers::new()), Arc::<Certificate>::default());
         let back = Arc::new(UpstreamTls::new().expect("ciphers"));
         let port_config = PortConfig::of_service("shop/web", port, limits, &certificate, &back, Arc::default());
-        let port_config = Arc::new(port_config.expect("a port configuration"));
+        let mut port_config = port_config.expect("a port configuration");
+        configure(&mut port_config);
+        let port_config = Arc::new(port_config);
         let inside = runtime.enter();
         let port_listener = Listener::open(IpAddr::V4(Ipv4Addr::LOCALHOST), &port_config, &workers).expect("a port");
         drop(inside);

@@ -3,6 +3,7 @@
 //! The file is read first and its values become the defaults of the flags of the same name, so there is one list of
 //! settings, one parser and one set of messages.
 
+mod access_log;
 mod adopt;
 mod agent;
 mod audit;
@@ -26,6 +27,7 @@ use std::io::IsTerminal as _;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use cli::kubeconfig::DataDir;
 
+pub(crate) use self::access_log::AccessLogArguments;
 pub(crate) use self::adopt::AdoptArguments;
 pub(crate) use self::agent::{AgentArguments, CleanupArguments, ImageSubject, ShimSubject};
 pub(crate) use self::audit::AuditArguments;

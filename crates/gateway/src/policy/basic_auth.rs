@@ -50,13 +50,13 @@ impl Hashing {
     }
 }
 
-/// Checks the credentials of a request.
+/// Checks the credentials of a request; returns the user.
 pub(super) async fn check(
     auth: &BasicAuth,
     passwords: &Current,
     hashing: &Hashing,
     headers: &HeaderMap,
-) -> Result<(), Refusal> {
+) -> Result<String, Refusal> {
     let unavailable = |text| Refusal::new(Reason::AuthUnavailable, StatusCode::SERVICE_UNAVAILABLE, text);
     let Some(passwords) = passwords.load_full() else {
         return Err(unavailable("The passwords that this route requires are not available."));
@@ -64,16 +64,16 @@ pub(super) async fn check(
     let (user, password) = credentials(headers).ok_or_else(|| denied(auth))?;
     let token = passwords.token(&user, password.as_bytes());
     if token.as_ref().is_some_and(|token| passwords.is_verified(token)) {
-        return Ok(());
+        return Ok(user);
     }
     if !passwords.is_slow(&user) {
-        return if passwords.verify(&user, password.as_bytes()) { Ok(()) } else { Err(denied(auth)) };
+        return if passwords.verify(&user, password.as_bytes()) { Ok(user) } else { Err(denied(auth)) };
     }
     let is_right = hashing.verify(&passwords, &user, &password).await;
     match is_right.ok_or_else(|| unavailable("Too many passwords are being verified; try again."))? {
         true => {
             token.into_iter().for_each(|token| passwords.remember(token));
-            Ok(())
+            Ok(user)
         }
         false => Err(denied(auth)),
     }
@@ -149,18 +149,18 @@ mod tests {
         let (auth, store, current) = setting();
         let hashing = Hashing::new(1);
         let ask = async |text: &str| check(&auth, &current, &hashing, &headers(&[&basic(text)])).await;
-        let status = |result: Result<(), Refusal>| result.map_err(|refusal| refusal.status().as_u16());
+        let status = |result: Result<String, Refusal>| result.map_err(|refusal| refusal.status().as_u16());
         assert_eq!(status(ask("a:secret").await), Err(503));
         store.apply(&auth.secret, Some(&secret("Opaque", &[("auth", "a:$1$abcd$Oy8OD9LGKv7H9yIMreLNV1\nb:{PLAIN}x")])));
         for (text, expected) in [
-            ("a:secret", Ok(())),
-            ("a:secret", Ok(())),
+            ("a:secret", Ok("a")),
+            ("a:secret", Ok("a")),
             ("a:other", Err(401)),
             ("nobody:secret", Err(401)),
-            ("b:x", Ok(())),
+            ("b:x", Ok("b")),
             ("b:y", Err(401)),
         ] {
-            assert_eq!(status(ask(text).await), expected, "{text}");
+            assert_eq!(status(ask(text).await), expected.map(str::to_owned), "{text}");
         }
         let passwords = current.load_full().expect("passwords");
         assert!(passwords.is_verified(&passwords.token("a", b"secret").expect("a token")));

@@ -62,6 +62,8 @@ pub(crate) struct Admitted {
     pub(crate) in_use: Vec<InUse>,
     /// Cookies of servers for external authentication, and whether the client gets them whatever the backend answers.
     pub(super) cookies: Vec<(HeaderValue, bool)>,
+    /// The user whose password was right, for the access log.
+    pub(crate) user: Option<String>,
 }
 
 impl<'a> Asked<'a> {
@@ -169,7 +171,7 @@ impl Enforced {
         for layer in &self.layers {
             let Some((auth, passwords)) = &layer.passwords else { continue };
             let checked = basic_auth::check(auth, passwords, &self.enforcer.hashing, &parts.headers).await;
-            checked.map_err(|refusal| asked.refuse(refusal))?;
+            admitted.user = Some(checked.map_err(|refusal| asked.refuse(refusal))?);
         }
         if self.layers.iter().any(|layer| layer.passwords.is_some()) {
             parts.headers.remove(AUTHORIZATION);

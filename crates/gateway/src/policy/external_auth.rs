@@ -134,7 +134,7 @@ impl AuthServer {
         let protocol = UpstreamProtocol { h2: false, tls: upstream.tls.load().is_some() };
         let head = self.head(&uri, auth, asked, parts, protocol)?;
         let request = Request::from_parts(head, RequestBody::default());
-        let exchange = Exchange { request, is_h2: false, upgrade: None, in_use: Vec::new() };
+        let exchange = Exchange { request, is_h2: false, upgrade: None, in_use: Vec::new(), trail: None };
         let policy = Policy { whole: Some(LIMIT), ..Policy::silence(LIMIT) };
         let answer = forward(asked.client, &upstream, exchange, policy, &mut Selection::default()).await;
         matches!(answer.body(), ResponseBody::Upstream(_)).then_some(answer)

@@ -4,6 +4,7 @@ use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::ResponseBody;
+use crate::cause::Cause;
 use crate::error_pages;
 
 /// Why a request was refused; the label of a metric.
@@ -82,9 +83,10 @@ impl Refusal {
 
     /// The response.
     pub(super) fn answer(self, is_grpc: bool) -> Response<ResponseBody> {
+        let cause = Cause::Refused(self.reason);
         let mut answer = match is_grpc {
-            true => error_pages::grpc(self.grpc_status(), self.text),
-            false => error_pages::page(self.status, self.text),
+            true => error_pages::grpc(cause, self.grpc_status(), self.text),
+            false => error_pages::page(cause, self.status, self.text),
         };
         answer.headers_mut().extend(self.headers);
         answer
@@ -110,9 +112,9 @@ pub(super) fn status(code: u16) -> StatusCode {
 /// A redirect.
 pub(super) fn redirect(code: u16, location: String) -> Response<ResponseBody> {
     let Ok(location) = HeaderValue::try_from(location) else {
-        return error_pages::page(StatusCode::BAD_REQUEST, "The request cannot be redirected.");
+        return error_pages::page(Cause::Rejected, StatusCode::BAD_REQUEST, "The request cannot be redirected.");
     };
-    let mut answer = Response::new(ResponseBody::Text(None));
+    let mut answer = Response::new(ResponseBody::own(None, Cause::Redirect));
     *answer.status_mut() = status(code);
     answer.headers_mut().insert(LOCATION, location);
     answer

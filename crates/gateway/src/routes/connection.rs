@@ -3,7 +3,7 @@
 //! In: an accepted connection. Out: it is served by the listener that its port and server name select, as they are at
 //! that moment. A connection that no listener or rule takes is reset.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -14,11 +14,15 @@ use tokio::time::timeout;
 
 use super::client_hello::{ClientHello, Replayed};
 use super::tables::{PortTable, RoutedListener, RoutedPort};
+use crate::access_log::{LoggedConnection, Trail};
+use crate::cause::Cause;
 use crate::http_proxy::{self, ClientConnection};
+use crate::policy::Reason;
 use crate::port_config::PortConfig;
 use crate::serve::{accept_tls, plain_http};
 use crate::tcp_proxy;
 use crate::tls::is_h2;
+use crate::upstream::Upstream;
 
 /// Serves a connection.
 pub(crate) async fn serve(
@@ -38,7 +42,8 @@ pub(crate) async fn serve(
         PortTable::Http(_) => plain_http(stream, client("http")).await,
         PortTable::Stream(listener) => {
             let _open = listener.metrics.open();
-            by_stream(stream, reset, (peer, None), listener, port_config).await;
+            let client = StreamClient { peer, server_name: None, logged: port_config.logged(peer), protocol: "TCP" };
+            by_stream(stream, reset, client, listener, port_config).await;
         }
         PortTable::Ingress { listener, .. } if listener.config.protocol == ListenerProtocol::Http => {
             plain_http(stream, client("http")).await;
@@ -49,7 +54,8 @@ pub(crate) async fn serve(
             let client = client("https").at(listener.config.id.clone());
             drop(table);
             let Some(stream) = accept_tls(stream, &config, port_config, peer).await else { return };
-            let is_h2 = is_h2(stream.get_ref().1.alpn_protocol());
+            let (_, tls) = stream.get_ref();
+            let (is_h2, client) = (is_h2(tls.alpn_protocol()), client.over(tls));
             http_proxy::serve(stream, is_h2, client).await;
         }
         PortTable::Tls(hosts) => {
@@ -60,16 +66,27 @@ pub(crate) async fn serve(
             let _open = listener.metrics.open();
             if listener.config.protocol == ListenerProtocol::TlsPassthrough {
                 let reset = |stream: &Replayed| reset(stream.get_ref());
-                return by_stream(stream, reset, (peer, name), &listener, port_config).await;
+                let mut logged = port_config.logged(peer);
+                if let Some(logged) = &mut logged {
+                    logged.server_name(name);
+                }
+                let client = StreamClient { peer, server_name: name, logged, protocol: "TLS" };
+                return by_stream(stream, reset, client, &listener, port_config).await;
             }
             let Some(config) = listener.tls.load_full() else { return reset(stream.get_ref()) };
             let Some(stream) = accept_tls(stream, &config, port_config, peer).await else { return };
             if listener.config.protocol == ListenerProtocol::TlsTerminate {
                 let reset = |stream: &tokio_rustls::server::TlsStream<Replayed>| reset(stream.get_ref().0.get_ref());
-                return by_stream(stream, reset, (peer, name), &listener, port_config).await;
+                let mut logged = port_config.logged(peer);
+                if let Some(logged) = &mut logged {
+                    logged.tls(stream.get_ref().1);
+                }
+                let client = StreamClient { peer, server_name: name, logged, protocol: "TLS" };
+                return by_stream(stream, reset, client, &listener, port_config).await;
             }
-            let is_h2 = is_h2(stream.get_ref().1.alpn_protocol());
-            let client = client("https").at(listener.config.id.clone());
+            let (_, tls) = stream.get_ref();
+            let is_h2 = is_h2(tls.alpn_protocol());
+            let client = client("https").at(listener.config.id.clone()).over(tls);
             http_proxy::serve(stream, is_h2, client).await;
         }
     }
@@ -92,25 +109,62 @@ async fn read_hello(mut stream: TcpStream, port_config: &PortConfig) -> Option<(
     }
 }
 
+/// A client whose bytes are forwarded.
+struct StreamClient<'a> {
+    peer: SocketAddr,
+    server_name: Option<&'a str>,
+    /// None without an access log.
+    logged: Option<LoggedConnection>,
+    protocol: &'static str,
+}
+
 /// Copies bytes between a client and a backend of the rule for this server name, if the rule admits the client.
 async fn by_stream<I>(
     stream: I,
     reset: impl Fn(&I),
-    (peer, server_name): (SocketAddr, Option<&str>),
+    client: StreamClient<'_>,
     listener: &Arc<RoutedListener>,
     port_config: &Arc<PortConfig>,
 ) where
     I: AsyncRead + AsyncWrite + Unpin,
 {
-    let rule = listener.tables.load().stream(server_name).filter(|rule| rule.admits(peer.ip())).cloned();
-    let upstream = rule.as_ref().and_then(|rule| rule.next()).cloned();
-    let (Some(rule), Some(upstream)) = (rule, upstream) else { return reset(&stream) };
+    let StreamClient { peer, server_name, logged, protocol } = client;
+    let trail = logged.map(|logged| Trail::of_connection(logged, protocol));
+    match choose(listener, (peer.ip(), server_name), trail.as_deref()) {
+        Ok(upstream) => tcp_proxy::proxy(stream, &upstream, port_config, None, trail).await,
+        Err(cause) => {
+            if let Some(trail) = &trail {
+                trail.failed(cause);
+            }
+            reset(&stream);
+        }
+    }
+}
+
+/// The upstream of a connection.
+fn choose(
+    listener: &RoutedListener,
+    (client, server_name): (IpAddr, Option<&str>),
+    trail: Option<&Trail>,
+) -> Result<Arc<Upstream>, Cause> {
+    let rule = listener.tables.load().stream(server_name).cloned().ok_or(Cause::NoRoute)?;
+    if let Some(trail) = trail {
+        trail.accepted(&listener.config);
+        trail.matched(&rule.place);
+    }
+    if !rule.admits(client) {
+        return Err(Cause::Refused(Reason::Source));
+    }
+    let upstream = rule.next().cloned().ok_or(Cause::InvalidRule)?;
     rule.metrics.connected();
     if upstream.backends.load().all().is_empty() {
         upstream.failed();
-        return reset(&stream);
+        if let Some(trail) = trail {
+            trail.forwarded(&upstream);
+        }
+        return Err(Cause::NoEndpoints);
     }
-    tcp_proxy::proxy(stream, &upstream, port_config, None).await;
+    Ok(upstream)
 }
 
 /// Makes the connection end with a reset when it is dropped.

@@ -20,7 +20,9 @@ use super::ingresses::headers as ingress_headers;
 use super::mirror;
 use super::rule::CompiledRule;
 use super::tables::{PortTable, RoutedListener, RoutedPort};
+use crate::access_log::Trail;
 use crate::body::{BodyLimit, RequestBody, ResponseBody, linger};
+use crate::cause::Cause;
 use crate::error_pages;
 use crate::forward::{Exchange, forward};
 use crate::headers::{self, UpstreamProtocol};
@@ -55,15 +57,20 @@ pub(crate) async fn answer(
                 headers::drop_underscores(&mut request.parts.headers);
                 ingress_headers::describe(&mut request.parts, &client.client, || fastrand::u128(..));
             }
+            if let Some(trail) = &request.trail {
+                trail.accepted(&found.listener.config);
+                trail.matched(&found.rule.place);
+                trail.identified(&request.parts.headers);
+            }
             // Boxed: the future is large, and that of requests to Services must stay small.
             let answer = Box::pin(apply(client, &found, is_grpc, request)).await;
             found.rule.metrics.answered(answer.status(), start.elapsed());
-            match &answer.body() {
-                ResponseBody::Text(_) if is_grpc && answer.status().is_server_error() => failed(answer.status(), true),
+            match answer.body().cause() {
+                Some(cause) if is_grpc && answer.status().is_server_error() => failed(cause, answer.status(), true),
                 _ => answer,
             }
         }
-        Err(status) => failed(status, is_grpc),
+        Err(cause) => failed(cause, status_of(cause), is_grpc),
     };
     if is_ingress {
         ingress_headers::sign(answer.headers_mut());
@@ -71,17 +78,31 @@ pub(crate) async fn answer(
     answer
 }
 
-/// The answer when there is no response.
-fn failed(status: StatusCode, is_grpc: bool) -> Response<ResponseBody> {
-    match (is_grpc, status) {
-        (true, StatusCode::NOT_FOUND) => error_pages::grpc(12, "no rule of a route matches the call"),
-        (true, status) if status.is_server_error() => error_pages::grpc(14, "no backend can serve the call"),
-        (_, StatusCode::NOT_FOUND) => error_pages::page(status, "No rule of a route matches the request."),
-        (_, StatusCode::MISDIRECTED_REQUEST) => {
-            error_pages::page(status, "This connection is for another host; open a new one.")
-        }
-        _ => error_pages::page(status, "The route that matches the request cannot be applied."),
+/// The status of a request without a response.
+const fn status_of(cause: Cause) -> StatusCode {
+    match cause {
+        Cause::NoRoute => StatusCode::NOT_FOUND,
+        Cause::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
+}
+
+/// The answer when there is no response.
+fn failed(cause: Cause, status: StatusCode, is_grpc: bool) -> Response<ResponseBody> {
+    match (is_grpc, status) {
+        (true, StatusCode::NOT_FOUND) => error_pages::grpc(cause, 12, "no rule of a route matches the call"),
+        (true, status) if status.is_server_error() => error_pages::grpc(cause, 14, "no backend can serve the call"),
+        (_, StatusCode::NOT_FOUND) => error_pages::page(cause, status, "No rule of a route matches the request."),
+        (_, StatusCode::MISDIRECTED_REQUEST) => {
+            error_pages::page(cause, status, "This connection is for another host; open a new one.")
+        }
+        _ => error_pages::page(cause, status, "The route that matches the request cannot be applied."),
+    }
+}
+
+/// The answer to a request whose rule is invalid.
+fn invalid() -> Response<ResponseBody> {
+    failed(Cause::InvalidRule, status_of(Cause::InvalidRule), false)
 }
 
 /// Finds the listener and the rule of a request; whether the port is one of Ingresses.
@@ -90,7 +111,7 @@ fn find(
     port: &RoutedPort,
     request: &ClientRequest,
     is_grpc: bool,
-) -> (Result<Found, StatusCode>, bool) {
+) -> (Result<Found, Cause>, bool) {
     let parts = &request.parts;
     let authority = match parts.uri.authority() {
         Some(authority) => authority.as_str(),
@@ -113,7 +134,7 @@ fn find(
             rule: Arc::clone(&rule.compiled),
             prefix: None,
         });
-        return (found.ok_or(StatusCode::NOT_FOUND), true);
+        return (found.ok_or(Cause::NoRoute), true);
     }
     (in_routes(client, &table, &view, is_grpc), false)
 }
@@ -124,24 +145,24 @@ fn in_routes(
     table: &PortTable,
     view: &RequestView<'_>,
     is_grpc: bool,
-) -> Result<Found, StatusCode> {
+) -> Result<Found, Cause> {
     let listener = match (table, &client.listener) {
-        (PortTable::Http(hosts), None) => hosts.find(view.host).ok_or(StatusCode::NOT_FOUND)?,
+        (PortTable::Http(hosts), None) => hosts.find(view.host).ok_or(Cause::NoRoute)?,
         (PortTable::Tls(hosts), Some(own)) => {
-            let listener = https_listener(hosts, view.host).ok_or(StatusCode::NOT_FOUND)?;
+            let listener = https_listener(hosts, view.host).ok_or(Cause::NoRoute)?;
             if listener.config.id != *own {
-                return Err(StatusCode::MISDIRECTED_REQUEST);
+                return Err(Cause::Misdirected);
             }
             listener
         }
-        _ => return Err(StatusCode::NOT_FOUND),
+        _ => return Err(Cause::NoRoute),
     };
     let tables = listener.tables.load();
     let selected = match is_grpc {
         true => tables.grpc.find(view).or_else(|| tables.http.find(view)),
         false => tables.http.find(view),
     };
-    let selected = selected.ok_or(StatusCode::NOT_FOUND)?;
+    let selected = selected.ok_or(Cause::NoRoute)?;
     let (rule, prefix) = (Arc::clone(selected.rule), selected.prefix.map(Into::into));
     Ok(Found { listener: Arc::clone(listener), rule, prefix })
 }
@@ -160,7 +181,7 @@ async fn apply(
 ) -> Response<ResponseBody> {
     let Found { listener, rule, prefix } = found;
     if rule.broken.is_some() {
-        return failed(StatusCode::INTERNAL_SERVER_ERROR, false);
+        return invalid();
     }
     let origin = request.parts.headers.get(ORIGIN).cloned();
     let asked = Asked { client, port: listener.config.port, is_grpc, metrics: &rule.metrics };
@@ -190,19 +211,20 @@ async fn apply(
             let filters = [&rule.filters, &backend.filters];
             filters.iter().for_each(|filters| rewrite(filters, &mut request, prefix.as_deref()));
             if rule.enforced.as_ref().is_some_and(|policy| !policy.rewrite(&asked, &mut request.parts)) {
-                return failed(StatusCode::INTERNAL_SERVER_ERROR, false);
+                return invalid();
             }
             let modify = |headers: &mut http::HeaderMap| filters.iter().for_each(|one| one.modify_request(headers));
             let copies = mirror::Copies::of(rule.receivers(backend), &request.parts);
             let idle = client.port_config.idle();
             let is_h2 = request.is_h2(upstream);
-            let ClientRequest { mut parts, body, wanted, upgrade } = request;
+            let ClientRequest { mut parts, body, wanted, upgrade, trail } = request;
             let protocol = UpstreamProtocol { h2: is_h2, tls: upstream.tls.load().is_some() };
             if let Err(rejection) = headers::prepare(&mut parts, &client.client, protocol, wanted, NO_HOST) {
                 return error_pages::rejected(rejection);
             }
             modify(&mut parts.headers);
-            let mut body = RequestBody::new(body, idle).limited(limit.as_ref());
+            let meter = trail.as_deref().map(Trail::meter);
+            let mut body = RequestBody::new(body, idle).limited(limit.as_ref()).metered(meter);
             if rule.retries() {
                 body = match body.buffered(REPLAY, idle).await {
                     Ok(body) => body,
@@ -211,17 +233,17 @@ async fn apply(
             }
             copies.send(client, &mut body, &modify);
             let (request, in_use) = (Request::from_parts(parts, body), std::mem::take(&mut admitted.in_use));
-            let exchange = Exchange { request, is_h2, upgrade, in_use };
+            let exchange = Exchange { request, is_h2, upgrade, in_use, trail };
             let mut answer =
                 forward(client, upstream, exchange, rule.policy(backend, idle), &mut choice.selection).await;
             // A response of the backend stands, whatever became of the request.
-            if matches!(answer.body(), ResponseBody::Text(_)) && limit.is_some_and(|limit| limit.is_exceeded()) {
+            if answer.body().cause().is_some() && limit.is_some_and(|limit| limit.is_exceeded()) {
                 answer = asked.too_long();
             }
             backend.filters.modify_response(answer.headers_mut());
             answer
         }
-        _ => failed(StatusCode::INTERNAL_SERVER_ERROR, false),
+        _ => invalid(),
     };
     rule.filters.modify_response(answer.headers_mut());
     let cors = rule.filters.cors.as_ref().or_else(|| backend.and_then(|backend| backend.filters.cors.as_ref()));
@@ -247,6 +269,9 @@ async fn enforce(
         return Err(answer);
     }
     let admitted = policy.admit(asked, &mut request.parts).await?;
+    if let Some(trail) = &request.trail {
+        trail.authenticated(admitted.user.as_deref());
+    }
     let is_h1 = request.parts.version <= Version::HTTP_11;
     let Some(limit) = policy.body_limit() else { return Ok((request, admitted, None)) };
     if request.body.size_hint().lower() > limit {
@@ -263,7 +288,7 @@ async fn enforce(
 /// The answer to a CORS preflight.
 fn preflight(filters: &Filters, request: &ClientRequest) -> Option<Response<ResponseBody>> {
     let parts = &request.parts;
-    let mut answer = Response::new(ResponseBody::Text(None));
+    let mut answer = Response::new(ResponseBody::own(None, Cause::Preflight));
     *answer.headers_mut() = filters.cors.as_ref()?.preflight(&parts.method, &parts.headers)?;
     *answer.status_mut() = StatusCode::NO_CONTENT;
     Some(answer)
@@ -294,7 +319,7 @@ fn own_answer(
         listener_port: listener.config.port,
         prefix,
     });
-    let mut answer = Response::new(ResponseBody::Text(None));
+    let mut answer = Response::new(ResponseBody::own(None, Cause::Redirect));
     *answer.status_mut() = status;
     answer.headers_mut().insert(http::header::LOCATION, location);
     Some(answer)

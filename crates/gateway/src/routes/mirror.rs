@@ -84,7 +84,7 @@ impl Copies {
 
 /// Sends a copy and reads its response, so that the connection can be used again.
 async fn exchange(client: &ClientConnection, upstream: &Arc<Upstream>, request: Request<RequestBody>, is_h2: bool) {
-    let exchange = Exchange { request, is_h2, upgrade: None, in_use: Vec::new() };
+    let exchange = Exchange { request, is_h2, upgrade: None, in_use: Vec::new(), trail: None };
     let answer = forward(client, upstream, exchange, Policy::silence(LIMIT), &mut Selection::default()).await;
     let mut body = answer.into_body();
     while let Some(Ok(_)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {}

@@ -132,7 +132,8 @@ impl Drop for Programmed {
 
 impl Port {
     fn new(config: &GatewayConfig, (transport, number): (Transport, u16), shared: &Shared) -> Self {
-        let routed = RoutedPort { table: ArcSwap::default(), number: HeaderValue::from(number) };
+        let gateway = Arc::clone(&config.key);
+        let routed = RoutedPort { gateway, table: ArcSwap::default(), number: HeaderValue::from(number) };
         let serving = Serving::Routes(Box::new(routed));
         let metrics = shared.metrics.for_service(&config.service);
         let port_config = PortConfig::new(&config.service, number, (shared.limits, None), serving, metrics);

@@ -13,6 +13,7 @@ use routing::policy::Balancing;
 use routing::weights::Rotation;
 
 use super::session::Session;
+use crate::access_log::RulePlace;
 use crate::forward::{Policy, Retry};
 use crate::metrics::RouteMetrics;
 use crate::policy::{Enforced, Enforcer, PasswordStore};
@@ -23,6 +24,8 @@ const FOREVER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A rule of an HTTPRoute or a GRPCRoute.
 pub(crate) struct CompiledRule {
+    /// For the access log.
+    pub(crate) place: Arc<RulePlace>,
     pub(crate) filters: Filters,
     /// Receivers of mirrored requests, one for each mirror filter; none if the reference is invalid.
     mirrors: Vec<Option<Arc<Upstream>>>,
@@ -67,6 +70,8 @@ pub(super) struct Settings {
 
 /// A rule of a TLSRoute, a TCPRoute or a UDPRoute.
 pub(crate) struct CompiledStream {
+    /// For the access log.
+    pub(crate) place: Arc<RulePlace>,
     rotation: Rotation,
     upstreams: Vec<Option<Arc<Upstream>>>,
     policy: Option<Arc<routing::policy::Policy>>,
@@ -99,6 +104,7 @@ impl CompiledRule {
         let backends: Vec<CompiledBackend> = rule.backends.iter().map(backend).collect();
         let weights: Vec<u32> = rule.backends.iter().map(|backend| backend.weight).collect();
         Self {
+            place: RulePlace::of_rule(rule),
             filters,
             mirrors,
             broken,
@@ -190,7 +196,8 @@ impl CompiledStream {
     ) -> Self {
         let weights: Vec<u32> = rule.backends.iter().map(|backend| backend.weight).collect();
         let upstreams = rule.backends.iter().map(|backend| &backend.target).map(upstream).collect();
-        Self { rotation: rotation(&weights), upstreams, policy: rule.policy.clone(), metrics }
+        let place = RulePlace::of_route(&rule.route);
+        Self { place, rotation: rotation(&weights), upstreams, policy: rule.policy.clone(), metrics }
     }
 
     /// Whether a client may connect; none may where a restriction cannot be enforced.

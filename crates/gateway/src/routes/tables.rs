@@ -20,6 +20,8 @@ use crate::metrics::ListenerMetrics;
 
 /// A bound port of a Gateway.
 pub(crate) struct RoutedPort {
+    /// `namespace/name` of the Gateway.
+    pub(crate) gateway: Arc<str>,
     pub(crate) table: ArcSwap<PortTable>,
     /// Value of `X-Forwarded-Port`.
     pub(crate) number: HeaderValue,

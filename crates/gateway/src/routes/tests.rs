@@ -1,6 +1,7 @@
 //! Ports of a Gateway, backends and clients in one process over loopback. Tables are made from rules; where the rules
 //! come from is tested with the cluster.
 
+mod access_log;
 mod cluster;
 mod filters;
 mod health;
@@ -123,6 +124,10 @@ impl TestGateway {
     }
 
     fn with(listeners: &[ListenerConfig], trust: Trust) -> Self {
+        Self::configured(listeners, trust, |_| {})
+    }
+
+    fn configured(listeners: &[ListenerConfig], trust: Trust, configure: impl FnOnce(&mut PortConfig)) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let (workers, metrics, limits) = (Arc::new(Workers::new()), GatewayMetrics::default(), Limits::default());
@@ -142,8 +147,13 @@ impl TestGateway {
             .collect();
         let number = listeners[0].port;
         let table = ArcSwap::from_pointee(PortTable::of(&routed));
-        let serving = Serving::Routes(Box::new(RoutedPort { table, number: HeaderValue::from(number) }));
-        let port_config = PortConfig::new("shop/public-waypost", number, (limits, None), serving, Arc::default());
+        let serving = Serving::Routes(Box::new(RoutedPort {
+            gateway: "shop/public".into(),
+            table,
+            number: HeaderValue::from(number),
+        }));
+        let mut port_config = PortConfig::new("shop/public-waypost", number, (limits, None), serving, Arc::default());
+        configure(&mut port_config);
         let port_config = Arc::new(port_config);
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let inside = runtime.enter();

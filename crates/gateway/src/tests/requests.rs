@@ -159,7 +159,7 @@ fn a_protocol_upgrade_is_proxied_in_both_directions() {
 }
 
 /// HTTP/2 pod that echoes requests and sends a gRPC trailer.
-fn h2_pod(runtime: &Runtime) -> SocketAddr {
+pub(crate) fn h2_pod(runtime: &Runtime) -> SocketAddr {
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
     let address = listener.local_addr().expect("an address");
     runtime.spawn(async move {

@@ -1,6 +1,7 @@
 //! Wires the gateway of a machine: Services in, listeners, Events and redirects for the proxy out.
 
 use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +9,14 @@ use std::time::{Duration, Instant};
 use client::events::{EventRecorder, ObjectEvent};
 use client::remote::Remote;
 use client::watch::Source;
-use gateway::{Limits, Notice, OwnAddresses, Settings};
+use gateway::{AccessLog, Limits, Notice, OwnAddresses, Settings};
 use kernel::addresses::Addresses as _;
 use parking_lot::Mutex;
 use plan::Redirect;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{IngressArguments, ProxyArguments, ProxyMode};
+use crate::config::{AccessLogArguments, IngressArguments, ProxyArguments, ProxyMode};
 
 /// How long the addresses of this machine are used before they are read again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -30,7 +32,7 @@ impl Gateway {
     pub(super) fn start(
         source: Arc<dyn Source>,
         remote: &Remote,
-        (proxy, ingress): (&ProxyArguments, &IngressArguments),
+        (proxy, ingress, access_log): (&ProxyArguments, &IngressArguments, &AccessLogArguments),
         balances: bool,
     ) -> anyhow::Result<Self> {
         if !balances || proxy.proxy_mode == ProxyMode::None {
@@ -38,11 +40,14 @@ impl Gateway {
         }
         let node = super::agent::node_name(proxy.node_name.as_deref());
         let recorder = EventRecorder::start(remote, COMPONENT, &node);
+        let access_log = access_log.open()?.map(Arc::new);
+        access_log.iter().cloned().for_each(reopen_on_hangup);
         let settings = Settings {
             node,
             addresses: cached(FRESH, own_addresses),
             limits: Limits::default(),
             ingress: ingress.options(),
+            access_log,
             events: Arc::new(move |notice| recorder.record(finding(notice))),
         };
         let running = gateway::Gateway::start(source, settings)?;
@@ -64,6 +69,21 @@ impl Gateway {
         if let Some(running) = self.0 {
             running.stop().await;
         }
+    }
+}
+
+/// Opens the file of the access log again on SIGHUP. On a terminal SIGHUP ends the process, as usual.
+fn reopen_on_hangup(log: Arc<AccessLog>) {
+    if std::io::stdin().is_terminal() {
+        return;
+    }
+    match signal(SignalKind::hangup()) {
+        Ok(mut hangup) => drop(tokio::spawn(async move {
+            while hangup.recv().await.is_some() {
+                log.reopen();
+            }
+        })),
+        Err(error) => tracing::warn!(%error, "SIGHUP: the access log cannot be reopened"),
     }
 }
 

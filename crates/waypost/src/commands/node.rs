@@ -26,7 +26,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
             Remote::new(&kubeconfig).with_context(|| format!("reading the kubeconfig {}", kubeconfig.display()))?;
         credentials.keep(&remote);
         let balances = arguments.does(Role::Proxy);
-        let settings = (&arguments.proxy, &arguments.ingress);
+        let settings = (&arguments.proxy, &arguments.ingress, &arguments.access_log);
         let gateway = Gateway::start(Arc::new(remote.clone()), &remote, settings, balances)?;
         let environment = Environment {
             source: &remote,

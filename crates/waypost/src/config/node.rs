@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use ipnet::IpNet;
 
-use super::{AgentArguments, DataDir, DnsArguments, IngressArguments, JoinArguments, ProxyArguments};
+use super::{
+    AccessLogArguments, AgentArguments, DataDir, DnsArguments, IngressArguments, JoinArguments, ProxyArguments,
+};
 
 /// Settings of a node.
 #[derive(Args, Debug, Clone)]
@@ -40,6 +42,8 @@ pub(crate) struct NodeArguments {
     pub(crate) proxy: ProxyArguments,
     #[command(flatten)]
     pub(crate) ingress: IngressArguments,
+    #[command(flatten)]
+    pub(crate) access_log: AccessLogArguments,
     #[command(flatten)]
     pub(crate) dns: DnsArguments,
     #[command(flatten)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
 
-use super::{AgentArguments, DataDir, DnsArguments, ProxyArguments, ServerArguments, file};
+use super::{AccessLogArguments, AgentArguments, DataDir, DnsArguments, ProxyArguments, ServerArguments, file};
 
 /// Settings of all components on one machine.
 #[derive(Args, Debug, Clone)]
@@ -25,6 +25,8 @@ pub(crate) struct UpArguments {
     pub(crate) server: ServerArguments,
     #[command(flatten)]
     pub(crate) proxy: ProxyArguments,
+    #[command(flatten)]
+    pub(crate) access_log: AccessLogArguments,
     #[command(flatten)]
     pub(crate) dns: DnsArguments,
     #[command(flatten)]

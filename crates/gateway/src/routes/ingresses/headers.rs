@@ -6,13 +6,12 @@
 use http::header::{HOST, HeaderMap, HeaderName, HeaderValue, SERVER};
 use http::request::Parts;
 
-use crate::headers::{Client, FORWARDED_FOR};
+use crate::headers::{Client, FORWARDED_FOR, REQUEST_ID};
 
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_SCHEME: HeaderName = HeaderName::from_static("x-forwarded-scheme");
 const ORIGINAL_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-original-forwarded-for");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const SCHEME: HeaderName = HeaderName::from_static("x-scheme");
 /// CGI programs read it as the variable `HTTP_PROXY`.
 const PROXY: HeaderName = HeaderName::from_static("proxy");

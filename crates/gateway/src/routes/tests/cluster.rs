@@ -67,6 +67,7 @@ fn objects_become_listeners_and_rules_and_changes_close_no_connection() {
             addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
             limits: Limits::default(),
             ingress: routing::ingress::Options::default(),
+            access_log: None,
             events: Arc::new(|_| {}),
         },
     )

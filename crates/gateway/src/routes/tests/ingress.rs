@@ -63,6 +63,7 @@ impl Node {
             addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
             limits: Limits::default(),
             ingress,
+            access_log: None,
             events: Arc::new(|_| {}),
         };
         let gateway = Gateway::start(Arc::clone(&memory) as _, settings).expect("a gateway");

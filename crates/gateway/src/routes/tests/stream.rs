@@ -8,7 +8,7 @@ use super::*;
 use crate::tests::rest_of;
 
 /// Server that says its name, then echoes one line.
-fn tcp(name: &'static str) -> SocketAddr {
+pub(super) fn tcp(name: &'static str) -> SocketAddr {
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = server.local_addr().expect("an address");
     std::thread::spawn(move || {

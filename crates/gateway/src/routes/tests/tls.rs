@@ -71,7 +71,7 @@ pub(super) fn secret_of(name: &str, identity: &Identity) -> Value {
 }
 
 /// Adds a Secret of namespace `shop`.
-fn secret(trust: &mut Trust, name: &str, identity: &Identity) {
+pub(super) fn secret(trust: &mut Trust, name: &str, identity: &Identity) {
     let secret = serde_json::from_value(secret_of(name, identity)).expect("a Secret");
     let state = trust.apply_secret(&format!("shop/{name}").into(), Some(&secret));
     assert_eq!(state, Some(routing::cluster::SecretState::Certificate));
@@ -87,7 +87,7 @@ fn config_map(trust: &mut Trust, name: &str, pem: &str) {
 
 pub(super) type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 
-fn client(gateway: &TestGateway, ca: &Ca, name: &str, own: Option<&Identity>) -> Tls {
+pub(super) fn client(gateway: &TestGateway, ca: &Ca, name: &str, own: Option<&Identity>) -> Tls {
     over(gateway.connect(), ca, name, own)
 }
 
@@ -166,7 +166,7 @@ fn the_server_name_selects_one_of_several_certificates() {
 }
 
 /// TLS server that answers what it gets with its name, and requires a certificate of a client if there is a CA for it.
-fn tls_server(name: &'static str, identity: &Identity, clients: Option<&Ca>) -> SocketAddr {
+pub(super) fn tls_server(name: &'static str, identity: &Identity, clients: Option<&Ca>) -> SocketAddr {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
     let builder = builder.expect("versions");

@@ -91,6 +91,7 @@ fn only_secrets_of_policies_that_hold_for_a_rule_are_watched() {
         addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
         limits: Limits::default(),
         ingress: routing::ingress::Options::default(),
+        access_log: None,
         events: Arc::new(|_| {}),
     };
     let _gateway = Gateway::start(Arc::clone(&source) as _, settings).expect("a gateway");
@@ -118,6 +119,7 @@ fn address_ranges_of_a_policy_hold_for_tcp_connections() {
         addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
         limits: Limits::default(),
         ingress: routing::ingress::Options::default(),
+        access_log: None,
         events: Arc::new(|_| {}),
     };
     let gateway = Gateway::start(Arc::clone(&memory) as _, settings).expect("a gateway");
