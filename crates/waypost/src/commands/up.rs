@@ -49,6 +49,10 @@ pub(crate) fn exec(mut arguments: UpArguments) -> anyhow::Result<()> {
     ended.and(removed)
 }
 
+const fn what_stays(dev: bool) -> &'static str {
+    if dev { "everything that was made is removed" } else { "rules and Pods stay until `waypost down`" }
+}
+
 fn run(arguments: UpArguments) -> anyhow::Result<()> {
     let UpArguments { server: settings, proxy: mut proxying, access_log, dns, agent, add_context, dev, rootless } =
         arguments;
@@ -146,11 +150,9 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         if let Some((names, _)) = &names {
             names.drain().await;
         }
-        let kept = if dev { "everything that was made is removed" } else { "rules and Pods stay until `waypost down`" };
-        tracing::info!("stopping; {kept}");
+        tracing::info!("stopping; {}", what_stays(dev));
         gateway.stop().await;
-        drop(pods);
-        drop(proxy);
+        drop((pods, proxy));
         api.stop().await;
         ended
     })

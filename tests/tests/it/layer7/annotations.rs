@@ -227,7 +227,7 @@ fn s51_annotations_do_what_nginx_does() {
         let text = text.replace("{web}", &web).replace("{auth}", &auth);
         text.replace("{files}", files.trim_end_matches('/'))
     };
-    let _process = start(&stage, &nginx, &fill);
+    let _process = start(&stage, &nginx, fill);
     for case in CASES {
         let (path, kind) = case.path;
         let host = format!("{}.test", case.name);
