@@ -53,11 +53,27 @@ fn put_class(cluster: &mut Cluster, name: &str, controller: &str, annotations: &
     );
 }
 
+/// The record of who wrote the spec or the status of an Ingress.
+fn record(manager: &str, subresource: &str) -> Value {
+    let fields = match subresource {
+        "" => json!({"f:spec": {"f:ingressClassName": {}}}),
+        _ => json!({"f:status": {"f:loadBalancer": {"f:ingress": {}}}}),
+    };
+    let mut record = json!({
+        "manager": manager, "operation": "Update", "apiVersion": "networking.k8s.io/v1",
+        "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": fields,
+    });
+    if !subresource.is_empty() {
+        record.put("subresource", subresource);
+    }
+    record
+}
+
 /// An Ingress of a class with one path, to port 80 of Service `web`.
 fn with_class(name: &str, class: &str) -> Value {
     let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
     json!({
-        "metadata": {"name": name, "namespace": "default", "generation": 1},
+        "metadata": {"name": name, "namespace": "default", "generation": 1, "managedFields": [record("kubectl", "")]},
         "spec": {
             "ingressClassName": class,
             "rules": [{"host": format!("{name}.example.com"), "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}],
@@ -80,7 +96,7 @@ fn put(cluster: &mut Cluster, mut ingress: Value) {
 fn put_foreign_address(cluster: &mut Cluster, name: &str, address: &str) {
     let mut ingress = cluster.get(INGRESSES, &format!("default/{name}")).expect("an Ingress");
     ingress.put("status.loadBalancer.ingress", json!([{"ip": address}]));
-    ingress.drop_path("metadata.managedFields");
+    ingress.put("metadata.managedFields", json!([record("kubectl", ""), record("another-controller", "status")]));
     cluster.put(INGRESSES, ingress);
 }
 

@@ -18,6 +18,15 @@ const CONNECTIONS: usize = 8;
 /// Far more than a response takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Ends the clients of a test, also when it fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// A route to a Service that tells the pod how often the route was changed.
 fn route(turn: usize) -> Value {
     let filter = json!({
@@ -96,6 +105,7 @@ fn s52_a_thousand_route_changes_fail_no_request_and_close_no_connection() {
                 })
             })
             .collect();
+        let over = Over(&is_over);
         for turn in 1..=CHANGES {
             stage.put(ROUTES, &route(turn));
         }
@@ -106,7 +116,7 @@ fn s52_a_thousand_route_changes_fail_no_request_and_close_no_connection() {
         // Each connection gets at least one more response.
         let before = asked.load(Relaxed);
         eventually("clients go on", || asked.load(Relaxed) > before + 2 * CONNECTIONS);
-        is_over.store(true, Relaxed);
+        drop(over);
         let last: Vec<usize> = clients.into_iter().map(|client| client.join().expect("no request failed")).collect();
         assert_eq!(last, [CHANGES; CONNECTIONS]);
     });
@@ -142,6 +152,7 @@ fn s51_certificates_of_ingresses_change_under_load_without_a_failed_request() {
                 })
             })
             .collect();
+        let over = Over(&is_over);
         for _ in 0..10 {
             let before = asked.load(Relaxed);
             // The file is replaced, too: only the new certificate is trusted.
@@ -149,7 +160,7 @@ fn s51_certificates_of_ingresses_change_under_load_without_a_failed_request() {
             eventually("the new certificate is shown", || trusting("web-tls.crt").ok);
             eventually("clients go on", || asked.load(Relaxed) > before);
         }
-        is_over.store(true, Relaxed);
+        drop(over);
         clients.into_iter().for_each(|client| client.join().expect("no request failed"));
     });
 }

@@ -110,7 +110,7 @@ impl Stage {
         self.pods.lock().iter().find(|pod| pod.name() == name).expect("the pod").clone()
     }
 
-    /// Creates an Ingress of the class `waypost`, or replaces it. Annotations are without their prefix.
+    /// Creates an Ingress of the class `waypost`, or changes it. Annotations are without their prefix.
     pub(super) fn ingress(&self, name: &str, annotations: &[(&str, &str)], spec: &Value) {
         let annotations: serde_json::Map<_, _> =
             annotations.iter().map(|(key, value)| (format!("{NGINX}{key}"), Value::from(*value))).collect();
@@ -125,11 +125,11 @@ impl Stage {
         );
     }
 
-    /// Creates or replaces an object.
+    /// Creates an object, or changes one: lists are replaced, members that are absent stay.
     pub(super) fn put(&self, collection: &str, object: &Value) {
         let path = format!("{collection}/{}", object["metadata"]["name"].as_str().expect("a name"));
         self.served.session(|session| {
-            let answer = session.put(&path, object);
+            let answer = session.merge(&path, object);
             let _ = if answer.code == 404 { session.post(collection, object) } else { answer }.success();
         });
     }

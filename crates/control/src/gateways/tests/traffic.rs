@@ -80,7 +80,13 @@ fn entries_of_other_controllers_stay_and_nothing_is_written_twice() {
     put_gateway(&mut cluster, &[listener("http", 80, "HTTP")]);
     put_policy(&mut cluster, "p", json!([{"kind": "Gateway", "name": "public"}]));
     converge(&mut cluster);
-    let foreign = json!({"ancestorRef": {"name": "public"}, "controllerName": "example.com/other", "conditions": []});
+    let condition = json!({
+        "type": "Accepted", "status": "True", "reason": "Accepted", "message": "good",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let foreign = json!({
+        "ancestorRef": {"name": "public"}, "controllerName": "example.com/other", "conditions": [condition],
+    });
     let mut object = policy(&cluster, "p");
     object["status"]["ancestors"].as_array_mut().expect("a list").insert(0, foreign.clone());
     cluster.put(TRAFFIC_POLICIES, object);
