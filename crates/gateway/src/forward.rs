@@ -114,14 +114,18 @@ pub(crate) async fn forward(
 fn choose(
     upstream: &Upstream,
     selection: &Selection<'_>,
-    tried: &[SocketAddr],
-    is_first: bool,
+    (tried, is_first): (&[SocketAddr], bool),
+    trail: Option<&Trail>,
 ) -> (Option<InFlight>, usize) {
     let backends = upstream.backends.load();
     let other = if tried.len() < MAX_TRIES { backends.choose(selection, tried) } else { None };
     // The only pod is better than none.
     let any = || if is_first { backends.choose(selection, &[]) } else { None };
-    (other.or_else(any), backends.elsewhere)
+    let chosen = other.or_else(any);
+    if let (Some(trail), Some(chosen)) = (trail, &chosen) {
+        trail.sent_to(chosen.address);
+    }
+    (chosen, backends.elsewhere)
 }
 
 async fn attempts(
@@ -131,14 +135,13 @@ async fn attempts(
     (policy, end): (Policy<'_>, Option<Instant>),
     selection: &mut Selection<'_>,
 ) -> Response<ResponseBody> {
-    let worker = client.worker;
-    let outlier = selection.balancing.outlier.as_ref();
+    let (worker, outlier) = (client.worker, selection.balancing.outlier.as_ref());
     let (mut tried, mut failure, mut force_new) = (Vec::new(), None::<Failure>, upgrade.is_some());
     let mut retries = Retries::new(policy.retry, &request);
     let mut rounds = 0;
     while rounds < 2 * MAX_TRIES {
         rounds += 1;
-        let (chosen, elsewhere) = choose(upstream, selection, &tried, failure.is_none());
+        let (chosen, elsewhere) = choose(upstream, selection, (&tried, failure.is_none()), trail.as_deref());
         let Some(mut chosen) = chosen else {
             if failure.is_some() && retries.pause().await {
                 (failure, rounds) = (None, 0);
@@ -150,9 +153,6 @@ async fn attempts(
                 |why| error_pages::connect_failed(upstream, &why),
             );
         };
-        if let Some(trail) = &trail {
-            trail.sent_to(chosen.address);
-        }
         if outlier.is_some() && end.is_some() {
             selection.waiting = Some(Arc::clone(chosen.endpoint()));
         }

@@ -12,7 +12,7 @@
 //!                                                                   └─▶ tcp_proxy ──────────────────▶ pod
 //!                                        (each request, each connection of bytes) ─▶ access_log ─▶ file
 //! ```
-//! Pure modules: [`annotations`], [`source_ranges`], [`endpoints`], [`headers`], [`certificates`], [`http1::head`],
+//! Pure modules: [`annotations`], [`source_ranges`], [`proxy_protocol`], [`endpoints`], [`headers`], [`certificates`], [`http1::head`],
 //! [`http1::chunked`], `health`, `maglev`. hyper parses client requests and rejects malformed ones; [`http1`] is the HTTP/1.1 client towards
 //! pods.
 
@@ -41,6 +41,7 @@ mod metrics;
 mod objects;
 mod policy;
 mod port_config;
+pub mod proxy_protocol;
 mod routes;
 mod serve;
 mod service_worker;

@@ -38,6 +38,7 @@ pub(crate) struct ServiceMetrics {
     answers: [AtomicU64; CLASSES.len()],
     open: AtomicI64,
     handshakes: AtomicU64,
+    proxy_headers: AtomicU64,
     /// Requests and connections that failed at the pods.
     pub(crate) upstream: Arc<AtomicU64>,
     /// Ejections of endpoints.
@@ -66,6 +67,11 @@ impl ServiceMetrics {
     /// Counts a failed TLS handshake with a client.
     pub(crate) fn handshake_failure(&self) {
         self.handshakes.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a connection of a proxy without a valid PROXY protocol header.
+    pub(crate) fn proxy_header_failure(&self) {
+        self.proxy_headers.fetch_add(1, Relaxed);
     }
 }
 
@@ -138,8 +144,13 @@ impl Collector for GatewayMetrics {
         for (service, metrics) in all.iter() {
             family.encode_family(&[("service", &**service)])?.encode_gauge(&metrics.open.load(Relaxed))?;
         }
-        let failures: [(&str, &str, Select); 2] = [
+        let failures: [(&str, &str, Select); 3] = [
             ("waypost_gateway_handshake_failures", "Failed TLS handshakes with clients", |all| &all.handshakes),
+            (
+                "waypost_gateway_proxy_protocol_failures",
+                "Connections of proxies without a valid PROXY protocol header",
+                |all| &all.proxy_headers,
+            ),
             ("waypost_gateway_upstream_failures", "Requests and connections that failed at the pods", |all| {
                 &all.upstream
             }),
@@ -196,12 +207,14 @@ mod tests {
         service.connection_opened();
         metrics.for_service("shop/web").connection_closed();
         service.handshake_failure();
+        service.proxy_header_failure();
         service.upstream.fetch_add(1, Relaxed);
         let text = shown(&metrics);
         has(&text, "waypost_gateway_requests_total{service=\"shop/web\",code=\"2xx\"} 2");
         has(&text, "waypost_gateway_requests_total{service=\"shop/web\",code=\"5xx\"} 1");
         has(&text, "waypost_gateway_connections{service=\"shop/web\"} 1");
         has(&text, "waypost_gateway_handshake_failures_total{service=\"shop/web\"} 1");
+        has(&text, "waypost_gateway_proxy_protocol_failures_total{service=\"shop/web\"} 1");
         has(&text, "waypost_gateway_upstream_failures_total{service=\"shop/web\"} 1");
         drop(service);
         metrics.remove("shop/web");

@@ -1,13 +1,14 @@
 //! Configuration and state of one bound port: of a Service, or of a Gateway. Connections read it without locks; its
 //! owner (the worker of the Service, or the controller of routes) updates it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
+use ipnet::IpNet;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
@@ -32,6 +33,8 @@ pub(crate) struct PortConfig {
     idle: Option<Duration>,
     pub(crate) serving: Serving,
     pub(crate) sources: ArcSwap<SourceRanges>,
+    /// Proxies whose connections begin with a PROXY protocol header.
+    pub(crate) proxies: ArcSwap<Vec<IpNet>>,
     /// Whether connections should close.
     closing: watch::Sender<bool>,
     open: AtomicUsize,
@@ -108,6 +111,7 @@ impl PortConfig {
             idle,
             serving,
             sources: ArcSwap::default(),
+            proxies: ArcSwap::default(),
             closing: watch::Sender::new(false),
             open: AtomicUsize::new(0),
             metrics,
@@ -141,6 +145,11 @@ impl PortConfig {
     /// Idle timeout of TCP connections and upgraded ones.
     pub(crate) fn tcp_idle(&self) -> Duration {
         self.idle.unwrap_or(self.limits.tcp_idle)
+    }
+
+    /// Whether connections from this address begin with a PROXY protocol header.
+    pub(crate) fn is_proxy(&self, peer: IpAddr) -> bool {
+        self.proxies.load().iter().any(|range| range.contains(&peer.to_canonical()))
     }
 
     /// Registers a connection; `None` if the limit is reached.

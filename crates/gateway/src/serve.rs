@@ -1,5 +1,6 @@
 //! Serves an accepted connection: TLS handshake if required, then HTTP or TCP proxying.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use crate::annotations::Mode;
 use crate::http_proxy::{self, ClientConnection};
 use crate::port_config::{ConnectionGuard, PortConfig, ServicePort, Serving, until_closing};
 use crate::routes;
-use crate::tcp_proxy::{self, proxy_header};
 use crate::tls::is_h2;
 use crate::workers::WorkerLoad;
+use crate::{proxy_protocol, tcp_proxy};
 
 /// Start of the HTTP/2 connection preface; not an HTTP/1.1 method.
 const PREFACE: &[u8] = b"PRI";
@@ -33,14 +34,33 @@ pub(crate) struct AcceptedConnection {
 
 /// Serves the connection until it is closed.
 pub(crate) async fn serve(connection: AcceptedConnection, worker: usize) {
-    let AcceptedConnection { stream, peer, guard, load: _turn } = connection;
-    let Ok(stream) = TcpStream::from_std(stream) else { return };
+    let AcceptedConnection { stream, mut peer, guard, load: _turn } = connection;
+    let Ok(mut stream) = TcpStream::from_std(stream) else { return };
     if stream.set_nodelay(true).is_err() {
         return;
+    }
+    if guard.is_proxy(peer.ip()) {
+        let Some(client) = client_of_proxy(&mut stream, peer, &guard).await else { return };
+        peer = client;
     }
     match &guard.serving {
         Serving::Service(port) => by_service(stream, peer, &guard, port, worker).await,
         Serving::Routes(port) => routes::serve(stream, peer, &guard, port, worker).await,
+    }
+}
+
+/// The client of a proxy, as its header tells; none if there is no valid header, or the client may not connect.
+async fn client_of_proxy(stream: &mut TcpStream, peer: SocketAddr, port_config: &PortConfig) -> Option<SocketAddr> {
+    let received = timeout(port_config.limits.handshake, proxy_protocol::receive(stream)).await;
+    match received.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        // Without a client it is a connection of the proxy itself, which was admitted.
+        Ok(None) => Some(peer),
+        Ok(Some(client)) => port_config.sources.load().allows(client.ip()).then_some(client),
+        Err(error) => {
+            tracing::debug!(service = &*port_config.service, %peer, %error, "failed to receive PROXY header");
+            port_config.metrics.proxy_header_failure();
+            None
+        }
     }
 }
 
@@ -54,8 +74,9 @@ async fn by_service(
 ) {
     let Ok(local) = stream.local_addr() else { return };
     let client = || ClientConnection::new(Arc::clone(port_config), worker, peer, port.forwarded.clone());
-    let header =
-        || port.port.proxy_protocol.then(|| proxy_header(peer, SocketAddr::new(local.ip(), port_config.number)));
+    let header = || {
+        port.port.proxy_protocol.then(|| proxy_protocol::header(peer, SocketAddr::new(local.ip(), port_config.number)))
+    };
     match (&port.tls, port.port.mode) {
         (None, Mode::Tcp) => {
             let trail = port_config.logged(peer).map(|logged| Trail::of_connection(logged, "TCP"));

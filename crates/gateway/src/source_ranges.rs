@@ -1,4 +1,4 @@
-//! `loadBalancerSourceRanges`, checked here because the listener is reachable without passing the proxy's rules. Pure.
+//! Address ranges as users write them: those of proxies, and `loadBalancerSourceRanges`, which are checked here because the listener is reachable without passing the proxy's rules. Pure.
 //!
 //! In: CIDRs as written. Out: whether an address is allowed, with the semantics of the proxy: a list without ranges of
 //! a family denies the family, except that a /0 of the other family allows it.
@@ -46,6 +46,19 @@ impl SourceRanges {
     }
 }
 
+/// Parses ranges with commas between them; returns those that are valid, and the others.
+#[must_use]
+pub fn ranges(text: &str) -> (Vec<IpNet>, Vec<&str>) {
+    let (mut valid, mut invalid) = (Vec::new(), Vec::new());
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        match range(part) {
+            Some(range) => valid.push(range),
+            None => invalid.push(part),
+        }
+    }
+    (valid, invalid)
+}
+
 /// Parses a range leniently: surrounding spaces, leading zeros, host bits.
 fn range(text: &str) -> Option<IpNet> {
     let (written, bits) = text.trim().split_once('/')?;
@@ -59,6 +72,16 @@ fn range(text: &str) -> Option<IpNet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_have_valid_and_invalid_ranges() {
+        let (valid, invalid) = ranges(" 192.0.2.9/24,,2001:db8::/32 , 192.0.2.1,x/8, ::ffff:10.0.0.0/104");
+        assert_eq!(
+            valid.iter().map(IpNet::to_string).collect::<Vec<_>>(),
+            ["192.0.2.0/24", "2001:db8::/32", "10.0.0.0/8"]
+        );
+        assert_eq!(invalid, ["192.0.2.1", "x/8"]);
+    }
 
     #[test]
     fn source_ranges_are_evaluated_per_family() {

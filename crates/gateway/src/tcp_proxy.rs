@@ -3,7 +3,6 @@
 //! In: a client stream. Out: the same bytes at a pod, optionally after a PROXY protocol header. Half-closed connections
 //! are supported.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy_bidirectional_with_sizes};
@@ -101,29 +100,4 @@ where
         () = drained => {}
     }
     client.transferred()
-}
-
-/// PROXY protocol v1 header.
-pub(crate) fn proxy_header(client: SocketAddr, local: SocketAddr) -> String {
-    let (from, to) = (client.ip().to_canonical(), local.ip().to_canonical());
-    let family = if from.is_ipv4() { "TCP4" } else { "TCP6" };
-    if from.is_ipv4() == to.is_ipv4() {
-        format!("PROXY {family} {from} {to} {} {}\r\n", client.port(), local.port())
-    } else {
-        "PROXY UNKNOWN\r\n".to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_proxy_protocol_header_has_the_client_address() {
-        let line = |from: &str, to: &str| proxy_header(from.parse().expect("one"), to.parse().expect("another"));
-        assert_eq!(line("192.0.2.7:5000", "192.0.2.11:443"), "PROXY TCP4 192.0.2.7 192.0.2.11 5000 443\r\n");
-        assert_eq!(line("[2001:db8::7]:5", "[2001:db8::b]:6"), "PROXY TCP6 2001:db8::7 2001:db8::b 5 6\r\n");
-        assert_eq!(line("[::ffff:192.0.2.7]:5", "192.0.2.11:6"), "PROXY TCP4 192.0.2.7 192.0.2.11 5 6\r\n");
-        assert_eq!(line("[2001:db8::7]:5", "192.0.2.11:6"), "PROXY UNKNOWN\r\n");
-    }
 }

@@ -162,6 +162,8 @@ pub struct GatewayConfig {
     pub listeners: Vec<Arc<ListenerConfig>>,
     /// `namespace/name` of the Secret with the certificate that TLS backends are shown.
     pub client_certificate: Option<Arc<str>>,
+    /// Proxies whose connections begin with a PROXY protocol header, as CIDRs with commas between them.
+    pub proxies: Option<Arc<str>>,
 }
 
 /// A rule of an HTTPRoute, a GRPCRoute or an Ingress.

@@ -14,6 +14,9 @@ pub const BACKEND_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer
 pub const SSL_PORTS: &str = "service.beta.kubernetes.io/aws-load-balancer-ssl-ports";
 /// `*`: the load balancer sends a PROXY protocol v1 header to Pods.
 pub const PROXY_PROTOCOL: &str = "service.beta.kubernetes.io/aws-load-balancer-proxy-protocol";
+/// On a Gateway: the ranges of proxies, as CIDRs with commas between them, whose connections begin with a PROXY protocol
+/// header.
+pub const PROXY_PROTOCOL_FROM: &str = "waypost.dev/proxy-protocol-from";
 /// On the Service of a Gateway: the name of the Gateway. Its load-balancer addresses belong to the gateway.
 pub const GATEWAY: &str = "waypost.dev/gateway";
 /// On the Service of an IngressClass: the name of the IngressClass. Its load-balancer addresses belong to the gateway.

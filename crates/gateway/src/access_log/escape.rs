@@ -92,8 +92,8 @@ mod tests {
             let is_printable = |text: &str| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
             let json = escaped(json, &value);
             prop_assert!(is_printable(&json));
-            let quoted = format!("\"{json}\"");
-            prop_assert!(serde_json::from_str::<String>(&quoted).is_ok());
+            let read = serde_json::from_str::<String>(&format!("\"{json}\""));
+            prop_assert!(read.is_ok(), "{}", json);
             for text in [escaped(common, &value), escaped(common_word, &value)] {
                 prop_assert!(is_printable(&text) && !text.contains('"'), "{}", text);
             }

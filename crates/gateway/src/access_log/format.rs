@@ -109,7 +109,7 @@ pub(super) fn common(record: &Record<'_>, out: &mut Vec<u8>) {
     escape::common_word(out, record.user.filter(|user| !user.is_empty()).unwrap_or(b"-"));
     let _ = write!(out, " [{}] \"", record.time.strftime("%d/%b/%Y:%H:%M:%S +0000"));
     let name = record.server_name.unwrap_or("-").as_bytes();
-    escape::common_word(out, request.map_or(b"-", |request| &request.method));
+    escape::common_word(out, request.map_or(&b"-"[..], |request| &request.method));
     out.push(b' ');
     escape::common_word(out, request.map_or(name, |request| &request.path));
     let _ = write!(out, " {protocol}\" {} {} ", record.status, record.sent);

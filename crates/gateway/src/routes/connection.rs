@@ -130,6 +130,9 @@ async fn by_stream<I>(
 {
     let StreamClient { peer, server_name, logged, protocol } = client;
     let trail = logged.map(|logged| Trail::of_connection(logged, protocol));
+    if let Some(trail) = &trail {
+        trail.accepted(&listener.config);
+    }
     match choose(listener, (peer.ip(), server_name), trail.as_deref()) {
         Ok(upstream) => tcp_proxy::proxy(stream, &upstream, port_config, None, trail).await,
         Err(cause) => {
@@ -149,7 +152,6 @@ fn choose(
 ) -> Result<Arc<Upstream>, Cause> {
     let rule = listener.tables.load().stream(server_name).cloned().ok_or(Cause::NoRoute)?;
     if let Some(trail) = trail {
-        trail.accepted(&listener.config);
         trail.matched(&rule.place);
     }
     if !rule.admits(client) {

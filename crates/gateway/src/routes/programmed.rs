@@ -8,8 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use api::view::Protocol;
+use api::view::annotations::PROXY_PROTOCOL_FROM;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use http::HeaderValue;
+use ipnet::IpNet;
 use plan::Redirect;
 use routing::model::{GatewayConfig, ListenerConfig, ListenerId, Transport};
 
@@ -19,7 +21,7 @@ use super::udp::UdpListener;
 use crate::controller::Shared;
 use crate::listener::{self, Listener};
 use crate::port_config::{PortConfig, Serving};
-use crate::source_ranges::SourceRanges;
+use crate::source_ranges::{self, SourceRanges};
 
 /// A Gateway that is served.
 pub(super) struct Programmed {
@@ -90,13 +92,15 @@ impl Programmed {
             }
             stays
         });
-        let mut problems = Vec::new();
+        let (proxies, mut problems) = proxies(&self.config);
+        let proxies = Arc::new(proxies);
         for (key, table) in ports {
             let port = self.ports.entry(key).or_insert_with(|| Port::new(&self.config, key, &self.shared));
             if let Serving::Routes(routed) = &port.port_config.serving {
                 routed.table.store(Arc::new(table));
             }
             port.port_config.sources.store(Arc::new(frontend.sources.clone()));
+            port.port_config.proxies.store(Arc::clone(&proxies));
             problems.extend(port.open(&frontend.vips, &self.shared));
         }
         self.publish();
@@ -166,6 +170,17 @@ impl Port {
             Sockets::Udp(all) => all.iter().map(|listener| listener.address).collect(),
         }
     }
+}
+
+/// The proxies in front of a Gateway; and what is wrong with them.
+fn proxies(config: &GatewayConfig) -> (Vec<IpNet>, Vec<String>) {
+    let (valid, invalid) = source_ranges::ranges(config.proxies.as_deref().unwrap_or_default());
+    let problem = |text: &str| {
+        format!(
+            "annotation {PROXY_PROTOCOL_FROM} of the Gateway: `{text}` is ignored; expected a CIDR such as 192.0.2.0/24"
+        )
+    };
+    (valid, invalid.into_iter().map(problem).collect())
 }
 
 fn routed(

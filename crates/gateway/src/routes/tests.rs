@@ -9,6 +9,7 @@ mod http;
 mod ingress;
 mod load;
 mod policies;
+mod proxy_protocol;
 mod sessions;
 mod stream;
 mod tls;

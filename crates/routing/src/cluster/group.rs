@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use api::view::annotations::PROXY_PROTOCOL_FROM;
 use api::view::gateway_api::{Gateway, ListenerSet};
 
 use super::graph::{Input, Owner, Reader};
@@ -391,6 +392,7 @@ fn config(facts: &Facts<'_>, listeners: Vec<Arc<ListenerConfig>>) -> GatewayConf
         service: format!("{}/{service}", namespace_of(&facts.key)).into(),
         listeners,
         client_certificate: facts.listeners.client_certificate.clone().ok().flatten(),
+        proxies: facts.gateway.metadata.annotation(PROXY_PROTOCOL_FROM).map(Into::into),
     }
 }
 

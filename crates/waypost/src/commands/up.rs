@@ -54,8 +54,7 @@ const fn what_stays(dev: bool) -> &'static str {
 }
 
 fn run(arguments: UpArguments) -> anyhow::Result<()> {
-    let UpArguments { server: settings, proxy: mut proxying, access_log, dns, agent, add_context, dev, rootless } =
-        arguments;
+    let UpArguments { server: settings, proxy: mut proxying, log, dns, agent, add_context, dev, rootless } = arguments;
     let (settings, manager) = (settings.for_one_machine(), Manager::find());
     let announces = settings.balancing.is_on() && !rootless && announce::may_announce();
     announce::require_strict_arp(&mut proxying, announces);
@@ -69,8 +68,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         };
         let on_loopback = settings.service_cluster_ip_range.iter().any(|range| range.addr().is_loopback());
         let balances = settings.balancing.is_on() && !rootless;
-        let serving = (&proxying, &settings.ingress, &access_log);
-        let gateway = Gateway::start(api.source.clone(), &api.remote, serving, balances)?;
+        let gateway = Gateway::start(api.source.clone(), &api.remote, (&proxying, &settings.ingress, &log), balances)?;
         let environment = Environment {
             source: &*api.source,
             redirects: gateway.redirects(),

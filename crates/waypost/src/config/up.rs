@@ -26,7 +26,7 @@ pub(crate) struct UpArguments {
     #[command(flatten)]
     pub(crate) proxy: ProxyArguments,
     #[command(flatten)]
-    pub(crate) access_log: AccessLogArguments,
+    pub(crate) log: AccessLogArguments,
     #[command(flatten)]
     pub(crate) dns: DnsArguments,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::controller::{Gateway, Settings};
 use crate::tests::rest_of;
 
 /// A Gateway `public` with a TCP listener, and a TCPRoute to a Pod that says `one`.
-fn objects(memory: &Memory, pod: SocketAddr) {
+pub(super) fn objects(memory: &Memory, pod: SocketAddr) {
     let metadata = |name: &str| json!({"namespace": "shop", "name": name, "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1});
     memory.put(&kinds::namespace::KIND, json!({"metadata": {"name": "shop"}}));
     let controller = json!({"controllerName": "waypost.dev/gateway-controller"});

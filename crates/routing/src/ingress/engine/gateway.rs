@@ -286,5 +286,6 @@ fn config(class: &str, options: &Options, certificates: &ServerCertificates) -> 
         listener("http", 80, ListenerProtocol::Http, Vec::new()),
         listener("https", 443, ListenerProtocol::Https, certificates.secrets()),
     ];
-    GatewayConfig { key: key.clone(), service: options.service_of(class), listeners, client_certificate: None }
+    let service = options.service_of(class);
+    GatewayConfig { key: key.clone(), service, listeners, client_certificate: None, proxies: None }
 }
