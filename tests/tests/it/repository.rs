@@ -49,6 +49,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "dns",
             "gateway",
             "rest",
+            "routing",
         ],
     ),
 ];

@@ -221,6 +221,7 @@ fn s51_annotations_do_what_nginx_does() {
         std::fs::write(stage.file(&size.to_string()), vec![b'x'; size]).expect("written");
     }
     let nginx = stage.node.pod("nginx");
+    stage.outside.route(&stage.node.pod_cidrs()[0], &stage.node);
     let address = |name: &str| format!("{}:{TARGET}", stage.pod(name).v4());
     let (web, auth, files) = (address("web"), address("auth"), stage.file("").display().to_string());
     let fill = |text: &str| {

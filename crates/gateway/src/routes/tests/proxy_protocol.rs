@@ -137,7 +137,7 @@ fn an_annotation_of_the_gateway_names_the_proxies() {
     let inside = runtime.enter();
     let settings = Settings {
         node: "n1".to_owned(),
-        addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
         limits: Limits::default(),
         ingress: routing::ingress::Options::default(),
         access_log: None,
