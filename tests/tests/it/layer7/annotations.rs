@@ -85,7 +85,8 @@ const CASES: &[Case] = &[
         name: "ask",
         annotations: &[("auth-url", "http://auth.default.svc/check"), ("auth-response-headers", "X-User")],
         nginx: r"location / {
-                auth_request /_auth; auth_request_set $user $upstream_http_x_user; proxy_set_header X-User $user;
+                auth_request /_auth; auth_request_set $user $upstream_http_x_user;
+                proxy_set_header Host $host; proxy_set_header X-User $user;
                 proxy_pass http://{web};
             }
             location = /_auth {
