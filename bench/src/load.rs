@@ -71,6 +71,13 @@ impl Work {
         Self { method: Method::PUT, path, body, content_type: JSON, expect: 200 }
     }
 
+    /// A change of an object, whatever it was before: a merge patch. Objects of definitions are not replaced without their resourceVersion.
+    #[must_use]
+    pub fn patch(collection: &str, name: &str, change: &Value) -> Self {
+        let (path, body) = (format!("{collection}/{name}"), change.to_string().into());
+        Self { method: Method::PATCH, path, body, content_type: "application/merge-patch+json", expect: 200 }
+    }
+
     /// A read of an object or of a list, with a query.
     #[must_use]
     pub fn get(path: &str) -> Self {

@@ -14,6 +14,11 @@ const VIEWS = [
   ["service-well", "#/service/default/web", "document.querySelector('[data-stage=reachable][data-status=ok]')"],
   ["service-refused", "#/service/default/web-outside", "document.querySelector('[data-stage=reachable][data-status=failed]')"],
   ["service-failing", "#/service/default/checkout", "document.querySelector('#verdict')"],
+  ["gateways", "#/gateways", "document.querySelectorAll('.line-rule').length > 4"],
+  ["gateway", "#/object/Gateway/default/public", "document.querySelector('.tree')"],
+  ["route", "#/object/HTTPRoute/default/shop", "document.querySelector('.tree')"],
+  ["route-failing", "#/object/HTTPRoute/default/vault", "document.querySelector('#verdict')"],
+  ["service-routes", "#/service/default/cart", "document.querySelector('#routes')"],
   ["maps", "#/maps", "document.querySelectorAll('.square').length > 500"],
   ["events", "#/events", "document.querySelectorAll('.events-table .virtual [role=row]').length > 1"],
 ];

@@ -21,7 +21,7 @@ export class Server {
   home = mkdtempSync(join(tmpdir(), "waypost-page-"));
 
   async start(listen = "127.0.0.1:0") {
-    this.child = spawn(BINARY, ["server", "--data-dir", this.home, "--listen", listen, "--service-conditions", "--node-monitor-grace-period", "600s", "--log-json"], { stdio: ["ignore", "ignore", "pipe"] });
+    this.child = spawn(BINARY, ["server", "--data-dir", this.home, "--listen", listen, "--service-conditions", "--gateway-class", "--load-balancer-pool", "192.0.2.64/28", "--node-monitor-grace-period", "600s", "--log-json"], { stdio: ["ignore", "ignore", "pipe"] });
     this.address = await first(this.child.stderr, (line) => {
       const { fields } = JSON.parse(line);
       return fields?.message === "ready" ? fields.address : null;
@@ -90,6 +90,29 @@ export class Server {
     const event = (name, type, reason, message, count) => this.ask("POST", `${ns}/events`, { metadata: { name }, type, reason, message, count, lastTimestamp: new Date().toISOString(), involvedObject: { kind: "Service", namespace: "default", name: "checkout" }, source: { component: "stage" } });
     await event("checkout.1", "Warning", "NoPodMatches", "selector app=crat matches 0 of 16 pods in default; 3 pods have app=cart. Change the selector or the labels of the pods.", 4);
     await event("checkout.2", "Normal", "Created", "the Service was created", 1);
+    await this.furnishGateways(services);
+  }
+
+  /** Gateways with routes of every shape, an Ingress, and as many further routes. */
+  async furnishGateways(routes) {
+    const at = (kind, namespace = "default") => `/apis/gateway.networking.k8s.io/v1/namespaces/${namespace}/${kind}`;
+    const http = (name, port, more = {}) => ({ name, port, protocol: "HTTP", ...more });
+    await this.ask("POST", at("gateways"), { metadata: { name: "public" }, spec: { gatewayClassName: "waypost", listeners: [http("http", 80), http("shop", 8080, { hostname: "*.shop.example.com" })] } });
+    await this.ask("POST", at("gateways"), { metadata: { name: "inner" }, spec: { gatewayClassName: "waypost", listeners: [{ name: "https", port: 443, protocol: "HTTPS", tls: { certificateRefs: [{ name: "missing" }] } }] } });
+    const route = (name, spec) => this.ask("POST", at("httproutes"), { metadata: { name }, spec: { parentRefs: [{ name: "public" }], ...spec } });
+    const to = (name, weight = 1) => ({ name, port: 80, weight });
+    const path = (value, type = "PathPrefix") => [{ path: { type, value } }];
+    await route("shop", { hostnames: ["www.shop.example.com"], rules: [
+      { matches: path("/"), backendRefs: [to("web", 9), to("cart", 1)], timeouts: { request: "10s" } },
+      { matches: path("/checkout", "Exact"), backendRefs: [to("checkout")] },
+      { matches: path("/old"), filters: [{ type: "RequestRedirect", requestRedirect: { hostname: "archive.example.com", statusCode: 301 } }] },
+    ] });
+    await route("mail", { hostnames: ["mail.example.com"], rules: [{ backendRefs: [to("mail")] }] });
+    await route("vault", { rules: [{ matches: path("/vault"), backendRefs: [{ ...to("vault"), namespace: "kube-system" }] }] });
+    await route("typo", { parentRefs: [{ name: "pubilc" }], rules: [{ backendRefs: [to("web")] }] });
+    await this.ask("POST", "/apis/networking.k8s.io/v1/namespaces/default/ingresses", { metadata: { name: "blog" }, spec: { ingressClassName: "waypost", rules: [{ host: "blog.example.com", http: { paths: [{ path: "/", pathType: "Prefix", backend: { service: { name: "web", port: { number: 80 } } } }] } }] } });
+    await this.ask("POST", "/apis/waypost.dev/v1/namespaces/default/trafficpolicies", { metadata: { name: "patience" }, spec: { targetRefs: [{ group: "gateway.networking.k8s.io", kind: "HTTPRoute", name: "shop" }], timeouts: { read: "30s" } } });
+    for (let n = 0; n < routes; n += 1) await route(`route-${String(n).padStart(4, "0")}`, { hostnames: [`h${n}.example.com`], rules: [{ matches: path(`/path/${n}`), backendRefs: [to(n % 3 ? "web" : "none")] }] });
   }
 }
 

@@ -5,6 +5,7 @@ import "./style/frame.css";
 import "./style/overview.css";
 import "./style/service.css";
 import "./style/maps.css";
+import "./style/gateways.css";
 import { App } from "./ui/App";
 import { apply, chosen } from "./ui/theme";
 

@@ -4,6 +4,7 @@
 //! is missing fails the test that needs it; nothing is skipped.
 #![expect(clippy::disallowed_methods, reason = "a testbed runs the programs that users run")]
 
+pub mod acme_server;
 pub mod agent;
 pub mod browser;
 pub mod net;

@@ -55,7 +55,7 @@ async fn all(plan: Plan, stage: &Stage, up: &Up) -> anyhow::Result<Figures> {
     let gateway = objects::gateway(GATEWAY, &[objects::http_listener(80)]);
     let address = up::create_gateway(&mut client, &gateway).await?;
     let mut probe = Probe::new(&stage.outside, (address, 80).into());
-    probe.until(("none.example", "/"), 404, Instant::now(), LIMIT).context("before there are routes")?;
+    probe.until_reached("none.example", 404, LIMIT).context("before there are routes")?;
 
     let sets = collection(NAMESPACE, "listenersets");
     let watch = Watch::start(up.client()?, &sets).await?;

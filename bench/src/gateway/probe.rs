@@ -12,6 +12,8 @@ use testbed::net::Outside;
 
 /// How long a response may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause between attempts to reach a Gateway.
+const LOOK: Duration = Duration::from_millis(5);
 /// The longest response, in bytes.
 const LONGEST: usize = 1 << 16;
 
@@ -53,6 +55,21 @@ impl Probe {
         let status = ask(&mut stream, host, path)?;
         self.stream = Some(stream);
         Ok(status)
+    }
+
+    /// Asks until an answer has this status. Before, connections may fail: a Gateway is programmed before all nodes have its rules.
+    ///
+    /// # Errors
+    /// When there is no such answer in time.
+    pub fn until_reached(&mut self, host: &str, wanted: u16, limit: Duration) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            match self.status(host, "/") {
+                Ok(status) if status == wanted => return Ok(()),
+                got if begun.elapsed() > limit => bail!("after {limit:?} the Gateway is not reached: {got:?}"),
+                _ => std::thread::park_timeout(LOOK),
+            }
+        }
     }
 
     /// Asks until the status is this one; how long it took from `since` to the end of that response.

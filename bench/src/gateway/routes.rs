@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use client::http::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::contender::Contender;
@@ -67,7 +67,7 @@ async fn all(plan: &Plan, stage: &Stage, up: &Up) -> anyhow::Result<Figures> {
     let gateway = objects::gateway(GATEWAY, &[objects::http_listener(80)]);
     let address = up::create_gateway(&mut client, &gateway).await?;
     let mut probe = Probe::new(&stage.outside, (address, 80).into());
-    probe.until(("none.example", "/"), 404, Instant::now(), LIMIT).context("before there are routes")?;
+    probe.until_reached("none.example", 404, LIMIT).context("before there are routes")?;
     tokio::time::sleep(SETTLE).await;
     memory(&mut figures, "services", up.usage()?);
 
@@ -168,7 +168,8 @@ impl Churn {
                     let work = match turn % 2 {
                         0 => {
                             let changed = objects::with_header(route(number), &turn.to_string());
-                            Work::replace(&collection(&space, "httproutes"), &name, &changed)
+                            let change = json!({"spec": {"rules": changed["spec"]["rules"]}});
+                            Work::patch(&collection(&space, "httproutes"), &name, &change)
                         }
                         _ => {
                             let slice = objects::slice((&space, &name), pod, TARGET, turn / 2 / routes % 2 == 1);

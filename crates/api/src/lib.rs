@@ -3,6 +3,7 @@
 //! JSON values flow in and out; the [`schema`] tables give them their types. Everything here is a pure function, so
 //! the rules can be read, tested and fuzzed without a server.
 
+pub mod acme;
 pub mod admission;
 pub mod adopted;
 pub mod announcer;

@@ -52,7 +52,7 @@ fn whole(view: &View<'_>, reconcile: fn(&Snapshot, &Setting<'_>) -> Vec<Vec<Writ
     if !transactions.is_empty() {
         tracing::info!(transactions = transactions.len(), "repairing allocations");
     }
-    Outcome { transactions, events: events.into_iter().flatten().collect(), requeue_after: None }
+    Outcome { transactions, events: events.into_iter().flatten().collect(), ..Outcome::done() }
 }
 
 fn is_event(writes: &[Write]) -> bool {

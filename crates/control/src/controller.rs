@@ -2,12 +2,14 @@
 //!
 //! Both functions are pure. The runner decides when to call them and how to retry failed writes.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use store::Store;
 
 use crate::cache::{Cache, Change};
+use crate::certificate_orders::Wanted;
 use crate::settings::Settings;
 use crate::write::Write;
 
@@ -69,6 +71,8 @@ pub struct Outcome {
     pub events: Vec<Write>,
     /// When to reconcile the key again without a change.
     pub requeue_after: Option<Duration>,
+    /// All certificates that objects request from the ACME server, if the controller determines them.
+    pub certificates: Option<Arc<[Wanted]>>,
 }
 
 impl Outcome {

@@ -6,8 +6,9 @@ use api::lifecycle;
 use api::value::ValueExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use store::Store;
 
-use crate::write::{Refusal, Write};
+use crate::write::{Refusal, Write, object_key};
 
 /// A reference to an object.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -59,6 +60,14 @@ pub(crate) fn refused(controller: &str, refusal: &Refusal, now: Timestamp) -> Wr
     let (message, now) = (format!("Error creating: {why}"), lifecycle::seconds(now));
     let finding = EventDetails { controller, normal: false, reason: "FailedCreate", message: &message, now: &now };
     new_event(owner.text("kind"), owner.text("apiVersion"), &object, &finding)
+}
+
+/// Whether the store has a new object, such as an Event that is not to be repeated.
+pub(crate) fn exists(store: &dyn Store, write: &Write) -> bool {
+    match write {
+        Write::Object { table, object, .. } => store.get(&object_key(table, object)).is_some(),
+        _ => false,
+    }
 }
 
 /// An Event about an object. The same details about the same object give the same name, so a repetition is dropped while the Event exists; each Event

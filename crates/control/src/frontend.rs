@@ -4,12 +4,13 @@
 //! In: what the owner determines, and the stored Service. Out: the write that makes the Service as it should be. Labels and annotations are exactly those
 //! of the owner. Without ports those that are stored stay, so that the addresses are kept.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::kinds::service::KIND;
 use api::object;
 use api::value::ValueExt as _;
-use routing::model::Transport;
+use routing::model::{GatewayConfig, ListenerConfig, ListenerProtocol, Transport};
 use serde_json::{Map, Value, json};
 use store::{Entry, Key, Table};
 
@@ -131,6 +132,17 @@ impl Frontend<'_> {
 }
 
 impl Port {
+    /// The ports of these listeners; with HTTP/3, a UDP port beside each of HTTPS. A UDP listener has its port in any case.
+    pub(crate) fn all(config: &GatewayConfig, http3: bool) -> Vec<Self> {
+        let quic = |listener: &ListenerConfig| http3 && listener.protocol == ListenerProtocol::Https;
+        let transports = |listener: &ListenerConfig| {
+            [Some(listener.protocol.transport()), quic(listener).then_some(Transport::Udp)].into_iter().flatten()
+        };
+        let ports = config.listeners.iter().flat_map(|one| transports(one).map(move |transport| (one.port, transport)));
+        let ports: BTreeSet<(u16, Transport)> = ports.collect();
+        ports.into_iter().map(|(number, transport)| Self { number, transport }).collect()
+    }
+
     fn completed(self, stored: &[Value]) -> Value {
         let protocol = match self.transport {
             Transport::Tcp => "TCP",

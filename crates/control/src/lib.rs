@@ -5,6 +5,7 @@
 //! commits their writes with optimistic concurrency. [`bootstrap`] creates the objects that every cluster has. Modules have no import cycles; a
 //! repository test checks this.
 
+pub mod acme;
 pub mod admit;
 pub mod allocation;
 pub mod announcers;
@@ -12,6 +13,7 @@ pub mod balancer_certificates;
 pub mod bootstrap;
 pub mod bootstrap_tokens;
 pub mod cache;
+pub mod certificate_orders;
 pub mod certificates;
 pub mod cluster_roles;
 pub mod conditions;
@@ -40,6 +42,7 @@ pub mod service_accounts;
 pub mod signers;
 pub mod workloads;
 
+mod commit;
 mod election;
 mod event;
 mod feed;
@@ -114,4 +117,5 @@ pub static CONTROLLERS: &[Controller] = &[
     gateways::traffic_policy::CONTROLLER,
     ingresses::class::CONTROLLER,
     ingresses::ingress::CONTROLLER,
+    acme::CONTROLLER,
 ];

@@ -85,7 +85,8 @@ fn reconcile(view: &View<'_>, _key: &str) -> Outcome {
     events.retain(|event| is_news(view, event));
     let requeue_after = (events.len() > MAX_EVENTS).then_some(MORE_EVENTS);
     events.truncate(MAX_EVENTS);
-    Outcome { transactions: writes.chunks(TRANSACTION_SIZE).map(<[Write]>::to_vec).collect(), events, requeue_after }
+    let transactions = writes.chunks(TRANSACTION_SIZE).map(<[Write]>::to_vec).collect();
+    Outcome { transactions, events, requeue_after, ..Outcome::done() }
 }
 
 /// The CIDRs of the flags, at most one per family.

@@ -8,28 +8,25 @@
 //! Everything except commits runs in one task, so the cache needs no lock and is consistent during a reconcile. A key is not reconciled again until
 //! the feed has returned its writes: no controller decides on a cache that lacks its own last writes.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::custom::Kinds;
 use api::kinds::customresourcedefinition;
 use jiff::Timestamp;
-use store::{CommitError, Op, Revision, Store, Table, Txn};
+use store::{Revision, Store, Table, Txn};
 use tokio::task::JoinSet;
 use tracing::{Instrument as _, Span};
 
 use crate::CONTROLLERS;
-use crate::admit;
 use crate::cache::Cache;
+use crate::commit::{Failure, WrittenRevisions, commit};
 use crate::controller::{AffectedKeys, Outcome, QueuedKey, SINGLETON_KEY, View};
 use crate::event;
-use crate::feed::{Feed, FeedEvent, is_watched};
+use crate::feed::{Feed, FeedEvent};
 use crate::metrics::Metrics;
 use crate::queue::{Due, Queue, Task};
 use crate::settings::Settings;
-use crate::write::{Refusal, Write, WriteError, Writer};
 
 /// The most keys with commits in flight; the store writes them to disk together.
 const IN_FLIGHT: usize = 256;
@@ -67,26 +64,6 @@ struct Completed {
     requeue_after: Option<Duration>,
     started: Instant,
     outcome: Result<WrittenRevisions, Failure>,
-}
-
-/// The revisions that the cache must reach to contain the writes.
-#[derive(Debug, Default)]
-struct WrittenRevisions {
-    tables: HashMap<Table, Revision>,
-    writes: usize,
-}
-
-/// Why writes failed.
-#[derive(Debug)]
-enum Failure {
-    /// Conflict: the feed delivers the other change.
-    Conflict,
-    /// The namespace is being deleted: nothing can be created in it.
-    NamespaceTerminating,
-    /// Admission denied a new object; retried.
-    Refused(Box<Refusal>),
-    /// Another error; retried.
-    Error(String),
 }
 
 impl ReconcileLoop {
@@ -244,7 +221,10 @@ impl ReconcileLoop {
     }
 
     fn commit_outcome(&mut self, due: Due, outcome: Outcome, started: Instant, span: Span) {
-        let Outcome { transactions, events, requeue_after } = outcome;
+        let Outcome { transactions, events, requeue_after, certificates } = outcome;
+        if let (Some(acme), Some(wanted)) = (&self.settings.acme, certificates) {
+            acme.want(wanted);
+        }
         let requeue_after = requeue_after.or(CONTROLLERS[due.task.controller].resync_period);
         if transactions.is_empty() && events.is_empty() {
             self.finish(&due, requeue_after, started, 0);
@@ -324,61 +304,6 @@ impl ReconcileLoop {
                 self.metrics.added(CONTROLLERS[due.task.controller].name);
             }
         }
-    }
-}
-
-impl WrittenRevisions {
-    fn is_known(&self, known: &HashMap<Table, Revision>) -> bool {
-        self.tables.iter().all(|(table, revision)| known.get(table).is_some_and(|known| known >= revision))
-    }
-}
-
-/// Commits one transaction.
-async fn commit(
-    store: &dyn Store,
-    settings: &Settings,
-    kinds: &Kinds,
-    writes: &[Write],
-    written: &mut WrittenRevisions,
-) -> Result<(), Failure> {
-    let Settings { ranges, plugins, dynamic, .. } = settings;
-    let dynamic = admit::needed(dynamic.as_ref());
-    let mut writes = Cow::Borrowed(writes);
-    if let Some(dynamic) = dynamic {
-        admit::mutate(dynamic, writes.to_mut()).await.map_err(Failure::Refused)?;
-    }
-    let writer = Writer { store, ranges, now: Timestamp::now(), checked: true, plugins, kinds };
-    let txn = writer.transaction(&writes).map_err(Failure::from)?;
-    if let Some(dynamic) = dynamic {
-        admit::validate(dynamic, &txn).await.map_err(Failure::Refused)?;
-    }
-    let tables: Vec<Table> = txn.ops.iter().map(table_of).collect();
-    let revision = store.commit(txn).await.map_err(Failure::from)?;
-    written.writes += tables.len();
-    written.tables.extend(tables.into_iter().filter(|table| is_watched(*table)).map(|table| (table, revision)));
-    Ok(())
-}
-
-fn table_of(op: &Op) -> Table {
-    match op {
-        Op::Put { key, .. } | Op::Delete { key } => key.table,
-    }
-}
-
-impl From<WriteError> for Failure {
-    fn from(unfit: WriteError) -> Self {
-        match unfit {
-            WriteError::Stale(_) => Self::Conflict,
-            WriteError::NoNamespace(_) => Self::NamespaceTerminating,
-            WriteError::Invalid { .. } | WriteError::UnknownTable(_) => Self::Error(unfit.to_string()),
-            WriteError::Refused(refusal) => Self::Refused(refusal),
-        }
-    }
-}
-
-impl From<CommitError> for Failure {
-    fn from(error: CommitError) -> Self {
-        if error.is_conflict() { Self::Conflict } else { Self::Error(error.to_string()) }
     }
 }
 

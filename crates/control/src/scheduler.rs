@@ -194,7 +194,8 @@ impl<'a> Run<'a> {
     fn finish(self) -> Outcome {
         let chunks = self.bindings.chunks(TRANSACTION_SIZE).chain(self.refusals.chunks(TRANSACTION_SIZE));
         let transactions = chunks.map(<[Write]>::to_vec).collect();
-        Outcome { transactions, events: self.events, requeue_after: self.more.then_some(Duration::ZERO) }
+        let requeue_after = self.more.then_some(Duration::ZERO);
+        Outcome { transactions, events: self.events, requeue_after, ..Outcome::done() }
     }
 }
 

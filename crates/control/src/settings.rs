@@ -13,6 +13,7 @@ use routing::cluster::SecretState;
 use store::admission::Dynamic;
 use store::allocation::Ranges;
 
+use crate::certificate_orders::Acme;
 use crate::signers::{Signer, TokenSigner};
 
 /// Settings of the controllers.
@@ -52,12 +53,16 @@ pub struct Settings {
     pub load_balancer: LoadBalancing,
     /// Whether the GatewayClass `waypost` is created.
     pub gateway_class: bool,
+    /// Whether HTTPS listeners of Gateways and Ingresses are served over QUIC, too: by a UDP port beside each of their ports.
+    pub gateway_http3: bool,
     /// Whether the IngressClass `waypost` is created.
     pub ingress_class: ClassCreation,
     /// Settings of all Ingresses.
     pub ingress: routing::ingress::Options,
     /// Checks of certificates that Gateways and Ingresses refer to.
     pub certificate_checks: CertificateChecks,
+    /// The ACME server from which certificates are ordered, if there is one.
+    pub acme: Option<Acme>,
 }
 
 /// Whether an IngressClass is created. One that exists is kept.
@@ -202,9 +207,11 @@ impl Settings {
             certificate_lifetime: Duration::from_secs(365 * 86_400),
             load_balancer: LoadBalancing { enabled: false, ranges: Vec::new(), ports_in_use: PortsInUse(None) },
             gateway_class: false,
+            gateway_http3: false,
             ingress_class: ClassCreation::Off,
             ingress: routing::ingress::Options::default(),
             certificate_checks: CertificateChecks(None),
+            acme: None,
         }
     }
 }

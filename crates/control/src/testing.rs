@@ -253,7 +253,8 @@ impl Cluster {
     /// Reconciles a queued key and commits its outcome.
     pub(crate) fn run(&mut self, index: usize, key: &str) {
         self.queued.remove(&(index, key.to_owned()));
-        let Outcome { transactions, events, requeue_after } = self.reconcile(self.controllers[index], key);
+        let Outcome { transactions, events, requeue_after, certificates: _ } =
+            self.reconcile(self.controllers[index], key);
         if requeue_after.is_some() {
             self.later.insert((index, key.to_owned()));
         }

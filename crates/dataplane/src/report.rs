@@ -11,7 +11,10 @@ use std::sync::Arc;
 use api::ip::Family;
 use jiff::Timestamp;
 use kernel::conntrack::Counted;
-use plan::{Backend, Frontend, LocalDetector, NodePortAddresses, Options, PortKey, Problem, Protocol, ServicePort};
+use plan::{
+    Backend, Frontend, LocalDetector, NodePortAddresses, Options, PortKey, Problem, Protocol, Redirect, ServicePort,
+    ServicePortName,
+};
 use serde_json::{Map, Value, json};
 
 /// Request for a [`Snapshot`].
@@ -168,8 +171,17 @@ fn port(status: &PortStatus, shares: Option<&StatsByPort<'_>>, accounting: bool)
         .collect();
     json!({
         "name": &*key.port, "protocol": key.protocol.as_str(), "family": key.family.as_str(), "port": port,
-        "redirected": key.redirected,
+        "redirected": key.redirected, "redirect": status.port.redirect.as_deref().map(redirect),
         "frontends": status.frontends.iter().map(frontend).collect::<Vec<_>>(), "backends": backends,
+    })
+}
+
+/// Where a redirected port leads, so that a client can compute the same plan.
+fn redirect(redirect: &Redirect) -> Value {
+    let name = |name: &ServicePortName| json!({"service": &*name.service, "port": &*name.port});
+    json!({
+        "listener": redirect.listener.to_string(), "direct": redirect.direct.as_ref().map(name),
+        "backends": redirect.backends.iter().map(name).collect::<Vec<_>>(),
     })
 }
 

@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use api::ip::Family;
-use api::view::annotations::BACKEND_PROTOCOL;
+use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY};
 use kernel::nft::fake::{End, Fate, Packet as KernelPacket};
 use plan::oracle::{Outcome, Packet, judge};
-use plan::{LocalDetector, Options, Plan, Planner, Protocol, Redirect, Update};
+use plan::{LocalDetector, Options, Plan, Planner, Protocol, Redirect, ServicePortName, Update};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -20,6 +20,8 @@ use crate::{Backend, SyncScope};
 
 pub(crate) const NODE: &str = "n1";
 pub(crate) const NODE_IPS: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
+/// Number of the Service that is redirected to the endpoints of another.
+const DIRECT: u8 = 3;
 
 /// A generated Service.
 #[derive(Clone, Debug)]
@@ -86,7 +88,11 @@ fn service(spec: &ServiceSpec) -> Value {
         [json!([]), json!(["203.0.113.0/24"]), json!(["192.0.2.0/24", "203.0.113.7/32"]), json!(["2001:db8::/32"])];
     object["loadBalancerSourceRanges"] = ranges[spec.ranges].clone();
     let ingress = if spec.lb_ip { json!([{"ip": format!("198.51.100.{}", 100 + number)}]) } else { json!([]) };
-    let annotations = if spec.gateway { json!({BACKEND_PROTOCOL: "http"}) } else { json!({}) };
+    let annotations = match (spec.gateway, number) {
+        (false, _) => json!({}),
+        (true, DIRECT) => json!({GATEWAY: "public"}),
+        (true, _) => json!({BACKEND_PROTOCOL: "http"}),
+    };
     json!({
         "metadata": {"namespace": "default", "name": format!("s{number}"), "uid": "u", "annotations": annotations},
         "spec": object, "status": {"loadBalancer": {"ingress": ingress}},
@@ -127,11 +133,32 @@ pub(crate) fn updates(spec: &ServiceSpec) -> Vec<Update> {
 
 /// Steps in which Services are added, changed or deleted.
 pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Vec<Update>>> {
-    let chapter = (service_spec(), prop::bool::weighted(0.2)).prop_map(|(spec, gone)| match gone {
+    let of_service = (service_spec(), prop::bool::weighted(0.2)).prop_map(|(spec, gone)| match gone {
         true => vec![Update::ServiceGone(format!("default/s{}", spec.number))],
         false => updates(&spec),
     });
-    prop::collection::vec(chapter, 1..most)
+    let of_redirect = any::<bool>().prop_map(|direct| vec![redirects(direct)]);
+    prop::collection::vec(prop_oneof![6 => of_service, 1 => of_redirect], 1..most)
+}
+
+/// A listener for each Service with an odd number. With `direct`, the endpoints of another Service serve [`DIRECT`] as long
+/// as there are any.
+pub(crate) fn redirects(direct: bool) -> Update {
+    let redirect = |(number, protocol): (u8, Protocol)| {
+        let target = ServicePortName { service: "default/s2".into(), port: "p".into() };
+        let backends = (number == DIRECT).then_some(target);
+        Redirect {
+            service: format!("default/s{number}").into(),
+            port: "p".into(),
+            protocol,
+            // Not at a node address: what is delivered locally is not masqueraded.
+            listener: (Ipv4Addr::new(10, 244, 0, 6), 41_000 + u16::from(number)).into(),
+            direct: backends.clone().filter(|_| direct),
+            backends: backends.into_iter().collect(),
+        }
+    };
+    let all = [(1, Protocol::Tcp), (DIRECT, Protocol::Tcp), (DIRECT, Protocol::Udp)];
+    Update::Redirects(Arc::new(all.map(redirect).into()))
 }
 
 /// Applies updates one by one and syncs after each.
@@ -169,14 +196,7 @@ pub(crate) fn planner(options: Options) -> Planner {
     planner.update(Update::Machine(node_ips().collect()));
     let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}});
     planner.update(Update::Cidr(read(range)));
-    // Not at a node address: what is delivered locally is not masqueraded.
-    let redirect = |number: u16| Redirect {
-        service: format!("default/s{number}").into(),
-        port: "p".into(),
-        protocol: Protocol::Tcp,
-        listener: (Ipv4Addr::new(10, 244, 0, 6), 41_000 + number).into(),
-    };
-    planner.update(Update::Redirects(Arc::new([1, 3].map(redirect).into())));
+    planner.update(redirects(true));
     planner
 }
 

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! lists ──▶ routing::cluster, routing::ingress ──▶ states ──▶ findings, with near misses from the objects
+//!                                                    ├──▶ overview: Gateways, their rules in order of precedence
 //!                                                    ├──▶ explain: parents, listeners, rules, backends, endpoints
 //!                                                    └──▶ request: listener, rules, filters, backend, answer
 //! ```
@@ -17,11 +18,16 @@ mod explain;
 mod gateways;
 mod grants;
 mod ingresses;
+mod kind;
 mod matches;
+mod memo;
 mod near;
+mod needs;
 mod objects;
+mod overview;
 mod policies;
 pub mod request;
+mod rows;
 mod rules;
 mod shadows;
 #[cfg(test)]
@@ -29,11 +35,11 @@ mod tests;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use routing::cluster::Cluster;
 use routing::ingress::Ingresses;
-use routing::model::{RouteId, ServiceTarget};
+use routing::model::{RouteId, Rule, ServiceTarget};
 use serde::Serialize;
 
 use crate::cluster::Cluster as _;
@@ -42,8 +48,12 @@ use crate::snapshot::Snapshot;
 
 pub use code::LAYER7_CODES;
 pub use explain::{Explanation, Item};
+use memo::Memo;
+pub use needs::Needs;
 use objects::Objects;
 pub use objects::{Kind, Lists, Material, MaterialObject, Materials, materials};
+pub use overview::{Apart, Front, Judgement, Listener, Overview, Unknown};
+pub use rows::{Row, Share};
 
 /// The most endpoints that are shown of a backend.
 const ENDPOINTS: usize = 20;
@@ -58,7 +68,12 @@ pub struct Layer7<'a> {
     ingresses: Ingresses,
     objects: Objects<'a>,
     shadows: OnceLock<shadows::Shadows>,
+    ingress_rules: OnceLock<IngressRules>,
+    memo: Memo,
 }
+
+/// The rules of each Ingress with their hosts, in order of precedence.
+type IngressRules = BTreeMap<Arc<str>, Vec<(Option<Arc<str>>, Arc<Rule>)>>;
 
 /// An object of layer 7.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -104,7 +119,16 @@ impl<'a> Layer7<'a> {
     pub fn new(lists: &Lists<'a>, materials: &Materials<'_>, snapshot: &'a Snapshot<'a>, has_pods: bool) -> Self {
         let objects = Objects::read(lists);
         let (cluster, ingresses) = objects.engines(lists, materials, snapshot);
-        Self { snapshot, has_pods, cluster, ingresses, objects, shadows: OnceLock::new() }
+        Self {
+            snapshot,
+            has_pods,
+            cluster,
+            ingresses,
+            objects,
+            shadows: OnceLock::new(),
+            ingress_rules: OnceLock::new(),
+            memo: Memo::default(),
+        }
     }
 
     /// All objects with a problem, with their findings. Objects that other controllers implement are left out.
@@ -150,6 +174,20 @@ impl<'a> Layer7<'a> {
         found
     }
 
+    /// The rules of an Ingress, as they are served.
+    fn rules_of_ingress(&self, key: &str) -> &[(Option<Arc<str>>, Arc<Rule>)] {
+        let index = || {
+            let mut all = IngressRules::new();
+            for gateway in self.ingresses.gateways() {
+                for (host, _, rule) in gateway.table.rules() {
+                    all.entry(rule.route.key.clone()).or_default().push((host.cloned(), rule.clone()));
+                }
+            }
+            all
+        };
+        self.ingress_rules.get_or_init(index).get(key).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// The endpoints of a target, sorted, each once.
     fn endpoints(&self, target: &ServiceTarget) -> Vec<Endpoint> {
         let Some(service) = self.snapshot.services().get(&*target.service) else { return Vec::new() };
@@ -169,7 +207,7 @@ impl<'a> Layer7<'a> {
     }
 
     fn has_ready(&self, target: &ServiceTarget) -> bool {
-        self.endpoints(target).iter().any(|endpoint| endpoint.ready)
+        self.memo.ready(target, || self.endpoints(target).iter().any(|endpoint| endpoint.ready))
     }
 }
 

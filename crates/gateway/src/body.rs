@@ -1,6 +1,6 @@
 //! Request and response bodies, forwarded frame by frame.
 //!
-//! In: bodies of hyper and of [`crate::http1`]. Out: the same frames; an error if the next one does not arrive in time.
+//! In: bodies of clients, of hyper and of [`crate::http1`]. Out: the same frames; an error if the next one does not arrive in time.
 //! When a response body is complete, its connection returns to the pool. A short request body can be buffered for a
 //! retry; a mirrored request has a copy of the body, up to a limit.
 
@@ -21,6 +21,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::access_log::LoggedBody;
 use crate::cause::Cause;
+use crate::client_body::ClientBody;
 use crate::http1::Connection;
 use crate::http1::chunked::BodyDecoder;
 use crate::http1::head::Head;
@@ -123,7 +124,7 @@ impl BodyLimit {
 
 /// Reads the rest of a rejected request body for a while. A connection that is closed with unread data is reset, which may
 /// discard the response before the client has read it.
-pub(crate) fn linger(mut incoming: Incoming) {
+pub(crate) fn linger(mut incoming: ClientBody) {
     struct Turn;
     impl Drop for Turn {
         fn drop(&mut self) {
@@ -144,7 +145,7 @@ pub(crate) fn linger(mut incoming: Incoming) {
 /// Where a request body comes from.
 enum RequestSource {
     /// A client.
-    Client(Incoming),
+    Client(ClientBody),
     /// A buffer; it can be sent again.
     Buffer(Option<Bytes>),
     /// Another request, of which this is the copy.
@@ -159,7 +160,7 @@ struct BodyCopy {
 }
 
 impl RequestBody {
-    pub(crate) fn new(incoming: Incoming, limit: Duration) -> Self {
+    pub(crate) fn new(incoming: ClientBody, limit: Duration) -> Self {
         let some = (!incoming.is_end_stream()).then_some(incoming);
         Self(some.map(|incoming| PendingBody::boxed(RequestSource::Client(incoming), limit)))
     }
@@ -271,7 +272,7 @@ impl PendingBody {
 
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.source {
-            RequestSource::Client(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
+            RequestSource::Client(incoming) => Pin::new(incoming).poll_frame(cx),
             RequestSource::Buffer(whole) => Poll::Ready(whole.take().map(|whole| Ok(Frame::data(whole)))),
             RequestSource::Copy(frames, _, rest) => frames.poll_recv(cx).map(|frame| match (frame, rest) {
                 (Some(frame), rest) => {

@@ -9,6 +9,8 @@ pub(crate) enum Cause {
     Redirect,
     /// A CORS preflight was answered.
     Preflight,
+    /// An ACME challenge was answered.
+    Challenge,
     /// The request is ambiguous, or cannot be expressed in the protocol of the backend.
     Rejected,
     /// The request body did not arrive completely.
@@ -41,6 +43,7 @@ impl Cause {
         match self {
             Self::Redirect => "redirect",
             Self::Preflight => "preflight",
+            Self::Challenge => "acme-challenge",
             Self::Rejected => "rejected",
             Self::RequestTimeout => "request-timeout",
             Self::NoRoute => "no-route",

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::access_log::AccessLog;
 use crate::annotations::{HINT, gateway_spec};
+use crate::challenges::Challenges;
 use crate::limits::Limits;
 use crate::metrics::GatewayMetrics;
 use crate::objects::parse;
@@ -86,6 +88,10 @@ pub(crate) struct Shared {
     access_log: Option<Arc<AccessLog>>,
     /// Enforces the policies of rules.
     pub(crate) enforcer: Arc<Enforcer>,
+    /// Answers to ACME challenges.
+    pub(crate) challenges: Arc<Challenges>,
+    /// Whether the gateway stops: what the kernel serves by itself stays.
+    pub(crate) is_stopping: AtomicBool,
 }
 
 impl Shared {
@@ -166,6 +172,8 @@ impl Gateway {
             port_configs: Mutex::default(),
             metrics: settings.access_log.as_deref().map(GatewayMetrics::of_log).unwrap_or_default(),
             access_log: settings.access_log,
+            challenges: Arc::default(),
+            is_stopping: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(watch_node(node, at_start, address_sender));
@@ -188,6 +196,7 @@ impl Gateway {
 
     /// Stops accepting and waits for open connections to close, up to the drain timeout; then closes the access log.
     pub async fn stop(mut self) {
+        self.shared.is_stopping.store(true, Relaxed);
         self.tasks.shutdown().await;
         let over = Instant::now() + self.shared.limits.drain;
         let open = || {

@@ -18,6 +18,9 @@ pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarde
 pub(crate) const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const NO_VALID_HOST: &str = "The request has no valid host.";
+/// Digits of a port.
+const LONGEST_PORT: usize = 5;
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 /// Client, as described by `X-Forwarded-*`.
@@ -62,13 +65,28 @@ pub fn check(parts: &Parts) -> Result<(), Rejection> {
         let why = "CONNECT is not supported: this is a reverse proxy.";
         return Err(Rejection { status: StatusCode::METHOD_NOT_ALLOWED, why });
     }
+    let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    if authority.is_some_and(|authority| !is_authority(authority)) {
+        return Err(bad(NO_VALID_HOST));
+    }
+    // Rules would see the path `/`, and backends a target that is not valid (RFC 9113, 8.3.1).
+    if parts.uri.path_and_query().is_some_and(|target| target.as_str().starts_with('?')) {
+        return Err(bad("The request target has a query but no path."));
+    }
     if parts.version > Version::HTTP_11 {
-        return Ok(());
+        let host = parts.headers.get(HOST).filter(|_| authority.is_none());
+        return if host.is_none_or(is_host) { Ok(()) } else { Err(bad(NO_VALID_HOST)) };
+    }
+    if parts.uri.scheme().is_none() && authority.is_some() {
+        return Err(bad("The request target is neither a path nor a URL."));
     }
     // A scan of the few headers is cheaper than lookups by name.
-    let (mut hosts, mut codings, mut is_chunked) = (0, 0, true);
+    let (mut hosts, mut codings, mut is_chunked, mut has_valid_host) = (0, 0, true, true);
     for (name, value) in &parts.headers {
-        hosts += usize::from(*name == HOST);
+        if *name == HOST {
+            hosts += 1;
+            has_valid_host &= is_host(value);
+        }
         if *name == TRANSFER_ENCODING {
             codings += 1;
             is_chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
@@ -77,6 +95,9 @@ pub fn check(parts: &Parts) -> Result<(), Rejection> {
     if hosts > 1 {
         return Err(bad("The request has more than one Host header."));
     }
+    if !has_valid_host {
+        return Err(bad(NO_VALID_HOST));
+    }
     if hosts == 0 && parts.version == Version::HTTP_11 && parts.uri.authority().is_none() {
         return Err(bad("The request has no Host header."));
     }
@@ -84,6 +105,29 @@ pub fn check(parts: &Parts) -> Result<(), Rejection> {
         return Err(bad("The request has a Transfer-Encoding other than chunked."));
     }
     Ok(())
+}
+
+/// Whether a Host header is valid. It is empty for targets without authority (RFC 9112, 3.2).
+fn is_host(value: &HeaderValue) -> bool {
+    value.is_empty() || is_authority(value.as_bytes())
+}
+
+/// Whether it is a host, possibly with a port (RFC 3986, 3.2.2), without user. Backends may disagree about the host of others.
+fn is_authority(text: &[u8]) -> bool {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(byte);
+    let is_address = |byte: &u8| byte.is_ascii_hexdigit() || b":.".contains(byte);
+    let (has_host, rest) = match text.strip_prefix(b"[") {
+        Some(rest) => {
+            let end = rest.iter().position(|byte| !is_address(byte)).unwrap_or(rest.len());
+            (end > 0 && rest.get(end) == Some(&b']'), rest.get(end + 1..).unwrap_or_default())
+        }
+        None => {
+            let end = text.iter().position(|byte| !is_name(byte)).unwrap_or(text.len());
+            (end > 0, &text[end..])
+        }
+    };
+    let is_port = |port: &[u8]| port.len() <= LONGEST_PORT && port.iter().all(u8::is_ascii_digit);
+    has_host && (rest.is_empty() || rest.strip_prefix(b":").is_some_and(is_port))
 }
 
 /// Protocol of an Upgrade request, if allowed. Upgrades to HTTP/2 are not: requests would bypass the gateway (h2c
@@ -222,16 +266,16 @@ pub fn forwarded_for(headers: &HeaderMap, client: &Client) -> HeaderValue {
 fn for_h1(parts: &mut Parts, default_host: &str) -> Result<(), Rejection> {
     if let Some(authority) = parts.uri.authority() {
         // The request target, or `:authority`, takes precedence over Host.
-        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| bad("The request has no valid host."))?;
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| bad(NO_VALID_HOST))?;
         parts.headers.insert(HOST, host);
         let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         parts.uri = Uri::from(path);
     } else if !parts.headers.keys().any(|name| *name == HOST) {
-        let host = HeaderValue::from_str(default_host).map_err(|_| bad("The request has no valid host."))?;
+        let host = HeaderValue::from_str(default_host).map_err(|_| bad(NO_VALID_HOST))?;
         parts.headers.insert(HOST, host);
     }
-    let cookies: Vec<&[u8]> = match parts.version == Version::HTTP_2 {
-        // Cookie may be split in HTTP/2 but not in HTTP/1.1 (RFC 9113, 8.2.3).
+    let cookies: Vec<&[u8]> = match parts.version >= Version::HTTP_2 {
+        // Cookie may be split in HTTP/2 and HTTP/3 but not in HTTP/1.1 (RFC 9113, 8.2.3; RFC 9114, 4.2.1).
         true => parts.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect(),
         false => Vec::new(),
     };
@@ -249,9 +293,7 @@ fn for_h2(parts: &mut Parts, tls: bool, default_host: &str) -> Result<(), Reject
     let host = host.as_ref().and_then(|host| host.to_str().ok());
     let authority = match (parts.uri.authority(), host) {
         (Some(authority), _) => authority.clone(),
-        (None, host) => {
-            host.unwrap_or(default_host).parse::<Authority>().map_err(|_| bad("The request has no valid host."))?
-        }
+        (None, host) => host.unwrap_or(default_host).parse::<Authority>().map_err(|_| bad(NO_VALID_HOST))?,
     };
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     let scheme = if tls { Scheme::HTTPS } else { Scheme::HTTP };

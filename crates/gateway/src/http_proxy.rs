@@ -13,7 +13,6 @@ use std::task::Poll;
 
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, Version};
-use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -26,6 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::access_log::{LoggedConnection, Trail};
 use crate::balance::Selection;
 use crate::body::{RequestBody, ResponseBody};
+use crate::client_body::ClientBody;
 use crate::error_pages;
 use crate::forward::{Exchange, Policy, forward};
 use crate::headers::{self, Client, UpstreamProtocol};
@@ -80,6 +80,14 @@ impl ClientConnection {
         self
     }
 
+    /// Notes the TLS of a QUIC connection for the access log.
+    pub(crate) fn over_quic(mut self, server_name: Option<&str>) -> Self {
+        if let Some(logged) = self.logged.as_mut().and_then(Arc::get_mut) {
+            logged.quic(server_name);
+        }
+        self
+    }
+
     /// Sets the HTTPS listener that the server name has chosen.
     pub(crate) fn at(mut self, listener: ListenerId) -> Self {
         self.listener = Some(listener);
@@ -99,16 +107,7 @@ where
         let client = Arc::clone(&client);
         move |request| {
             let client = Arc::clone(&client);
-            async move {
-                let begin = |logged| Trail::of_request(logged, &client.client.proto, &request);
-                let trail = client.logged.as_ref().map(begin);
-                let answer = answer(&client, request, trail.clone()).await;
-                client.port_config.metrics.answered(answer.status());
-                Ok::<_, Infallible>(match trail {
-                    Some(trail) => trail.follow(answer),
-                    None => answer,
-                })
-            }
+            async move { Ok::<_, Infallible>(respond(&client, request.map(ClientBody::Tcp)).await) }
         }
     });
     let drain = port_config.limits.drain;
@@ -189,10 +188,22 @@ fn h2(port_config: &PortConfig) -> http2::Builder<TokioExecutor> {
     builder
 }
 
+/// Answers a request, which is counted and logged.
+pub(crate) async fn respond(client: &Arc<ClientConnection>, request: Request<ClientBody>) -> Response<ResponseBody> {
+    let begin = |logged| Trail::of_request(logged, &client.client.proto, &request);
+    let trail = client.logged.as_ref().map(begin);
+    let answer = answer(client, request, trail.clone()).await;
+    client.port_config.metrics.answered(answer.status());
+    match trail {
+        Some(trail) => trail.follow(answer),
+        None => answer,
+    }
+}
+
 /// Answers a request from a pod or with an error page.
 async fn answer(
     client: &Arc<ClientConnection>,
-    request: Request<Incoming>,
+    request: Request<ClientBody>,
     trail: Option<Arc<Trail>>,
 ) -> Response<ResponseBody> {
     client.requests.fetch_add(1, Relaxed);
@@ -213,7 +224,7 @@ async fn answer(
 /// Request of a client, checked.
 pub(crate) struct ClientRequest {
     pub(crate) parts: Parts,
-    pub(crate) body: Incoming,
+    pub(crate) body: ClientBody,
     /// Protocol of an allowed upgrade, and the upgrade.
     pub(crate) wanted: Option<HeaderValue>,
     pub(crate) upgrade: Option<OnUpgrade>,
@@ -224,7 +235,7 @@ pub(crate) struct ClientRequest {
 impl ClientRequest {
     /// Whether it goes to this upstream by HTTP/2.
     pub(crate) fn is_h2(&self, upstream: &Upstream) -> bool {
-        let is_grpc = || self.parts.version == Version::HTTP_2 && headers::is_grpc(&self.parts);
+        let is_grpc = || self.parts.version >= Version::HTTP_2 && headers::is_grpc(&self.parts);
         self.upgrade.is_none() && (upstream.h2 || is_grpc())
     }
 }

@@ -10,7 +10,9 @@
 //! Gateways, routes ──▶ routes (one cluster of routing per node) ──▶ tables of rules (swapped on change), redirects
 //! client ─▶ lbVIP:port ─▶ proxy rule ─▶ listener ─▶ worker ─▶ serve ─▶ http_proxy ─▶ forward ─▶ upstream, http1 ─▶ pod
 //!                                                                   └─▶ tcp_proxy ──────────────────▶ pod
+//! client ─▶ lbVIP:port (UDP) ─▶ proxy rule ─▶ http3 (QUIC) ─▶ http_proxy
 //!                                        (each request, each connection of bytes) ─▶ access_log ─▶ file
+//! answers to ACME challenges ──▶ challenges ─▶ answered before any rule, only at the Gateway that they are for
 //! ```
 //! Pure modules: [`annotations`], [`source_ranges`], [`proxy_protocol`], [`endpoints`], [`headers`], [`certificates`], [`http1::head`],
 //! [`http1::chunked`], `health`, `maglev`. hyper parses client requests and rejects malformed ones; [`http1`] is the HTTP/1.1 client towards
@@ -22,6 +24,8 @@ mod balance;
 mod body;
 mod cause;
 pub mod certificates;
+mod challenges;
+mod client_body;
 mod clock;
 mod controller;
 mod ejection;
@@ -32,6 +36,7 @@ mod forward;
 pub mod headers;
 mod health;
 pub mod http1;
+mod http3;
 mod http_proxy;
 mod idle_timeout;
 pub mod limits;
@@ -60,3 +65,4 @@ pub use access_log::{AccessLog, AccessLogFormat, AccessLogOptions};
 pub use controller::{EventSink, Gateway, Notice, OwnAddresses, Settings, StartError};
 pub use limits::Limits;
 pub use metrics::GatewayMetrics;
+pub use routes::InMemoryGateway;

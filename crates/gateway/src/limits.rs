@@ -9,11 +9,14 @@ pub struct Limits {
     pub connections: usize,
     /// Size of a request head in bytes; hyper limits headers to 100.
     pub head: usize,
-    /// Concurrent streams per HTTP/2 connection.
+    /// Concurrent streams per HTTP/2 or HTTP/3 connection.
     pub streams: u32,
     /// Streams that an HTTP/2 client may reset before they are accepted, and that it may cause us to reset (rapid
-    /// reset); then the connection is closed.
+    /// reset); then the connection is closed. Requests that an HTTP/3 client may cancel, beside one for each that it lets
+    /// complete.
     pub resets: usize,
+    /// QUIC handshakes in progress with clients whose address is not proven, per listener; others have to prove it first.
+    pub unproven_handshakes: usize,
     /// TLS handshake timeout.
     pub handshake: Duration,
     /// Connect timeout of pods.
@@ -38,6 +41,7 @@ impl Default for Limits {
             head: 64 * 1024,
             streams: 128,
             resets: 32,
+            unproven_handshakes: 64,
             handshake: seconds(10),
             connect: seconds(3),
             http_idle: seconds(60),

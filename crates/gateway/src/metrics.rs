@@ -4,6 +4,7 @@
 //! of a deleted Service are removed, and beyond [`MAX_SERVICES`] Services the rest is counted as one.
 
 mod health;
+mod quic;
 mod routing;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use prometheus_client::metrics::MetricType;
 use crate::access_log::AccessLog;
 
 pub(crate) use health::{HealthMetrics, HealthSeries};
+pub(crate) use quic::{QuicLimit, QuicMetrics};
 pub(crate) use routing::{ListenerMetrics, RouteMetrics, RoutingMetrics};
 
 /// Number of Services with their own metrics.
@@ -39,6 +41,8 @@ pub(crate) struct ServiceMetrics {
     open: AtomicI64,
     handshakes: AtomicU64,
     proxy_headers: AtomicU64,
+    /// Limits of QUIC clients.
+    pub(crate) quic: QuicMetrics,
     /// Requests and connections that failed at the pods.
     pub(crate) upstream: Arc<AtomicU64>,
     /// Ejections of endpoints.
@@ -163,6 +167,18 @@ impl Collector for GatewayMetrics {
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
             }
         }
+        let mut family = encoder.encode_descriptor(
+            "waypost_gateway_http3_limited",
+            "HTTP/3 clients that reached a limit, by Service and limit",
+            None,
+            MetricType::Counter,
+        )?;
+        for (service, metrics) in all.iter() {
+            for (limit, count) in metrics.quic.counts().filter(|(_, count)| *count > 0) {
+                let labels = [("service", &**service), ("limit", limit)];
+                family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
+        }
         drop(all);
         let dropped = encoder.encode_descriptor(
             "waypost_gateway_access_log_dropped",
@@ -208,6 +224,7 @@ mod tests {
         metrics.for_service("shop/web").connection_closed();
         service.handshake_failure();
         service.proxy_header_failure();
+        service.quic.limited(QuicLimit::Resets);
         service.upstream.fetch_add(1, Relaxed);
         let text = shown(&metrics);
         has(&text, "waypost_gateway_requests_total{service=\"shop/web\",code=\"2xx\"} 2");
@@ -215,6 +232,7 @@ mod tests {
         has(&text, "waypost_gateway_connections{service=\"shop/web\"} 1");
         has(&text, "waypost_gateway_handshake_failures_total{service=\"shop/web\"} 1");
         has(&text, "waypost_gateway_proxy_protocol_failures_total{service=\"shop/web\"} 1");
+        has(&text, "waypost_gateway_http3_limited_total{service=\"shop/web\",limit=\"resets\"} 1");
         has(&text, "waypost_gateway_upstream_failures_total{service=\"shop/web\"} 1");
         drop(service);
         metrics.remove("shop/web");

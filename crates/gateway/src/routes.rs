@@ -1,7 +1,7 @@
 //! Gateways of the Gateway API, and Ingresses: their state on this node, and ports that are served by its tables.
 //!
 //! ```text
-//! feed ──▶ controller ──▶ routing::cluster ──▶ programmed (ports, redirects)
+//! feed ──▶ controller ──▶ routing::cluster ──▶ programmed (ports, redirects) ◀── direct (which the kernel serves)
 //!             │                            └──▶ tables (per listener, swapped on change)
 //!             ├──▶ ingresses (routing::ingress) ──▶ programmed, one table per class
 //!             ├──▶ trust (Secrets, ConfigMaps → TLS)   └──▶ rule ──▶ pools (upstreams, shared)
@@ -14,8 +14,10 @@ mod choice;
 mod client_hello;
 mod connection;
 mod controller;
+mod direct;
 mod feed;
 mod http;
+mod in_memory;
 mod ingresses;
 mod mirror;
 mod pools;
@@ -31,8 +33,10 @@ mod udp;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use client_hello::ClientHello;
 pub(crate) use connection::serve;
 pub(crate) use controller::run;
 pub(crate) use http::answer;
+pub use in_memory::InMemoryGateway;
 pub(crate) use pools::BY_NUMBER;
-pub(crate) use tables::RoutedPort;
+pub(crate) use tables::{RoutedListener, RoutedPort};

@@ -248,6 +248,8 @@ impl ServiceWorker {
                 port: served.port_config.service_port().map(|known| Arc::clone(&known.port.name)).unwrap_or_default(),
                 protocol: Protocol::Tcp,
                 listener: listener.address,
+                direct: None,
+                backends: BTreeSet::new(),
             };
             served.listeners.iter().map(redirect)
         });

@@ -20,6 +20,7 @@ use rustls::{ClientConfig, ServerConfig};
 
 use crate::annotations::Mode;
 
+const H3: &[u8] = b"h3";
 const H2: &[u8] = b"h2";
 const H1: &[u8] = b"http/1.1";
 
@@ -51,7 +52,7 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 

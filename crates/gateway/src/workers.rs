@@ -1,7 +1,7 @@
 //! Worker threads, each with its own single-threaded runtime.
 //!
-//! In: connections. Out: each is served by the thread with the fewest. Threads start with the first connection, so that
-//! nodes without gateway Services have none.
+//! In: connections, and QUIC listeners, whose connections stay on their thread. Out: each is served by the thread with the
+//! fewest connections. Threads start with the first of them, so that nodes without gateway Services have none.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -21,8 +21,15 @@ pub(crate) struct Workers {
 }
 
 struct Worker {
-    queue: mpsc::UnboundedSender<AcceptedConnection>,
+    queue: mpsc::UnboundedSender<Work>,
     open: Arc<AtomicUsize>,
+}
+
+/// What a worker does.
+enum Work {
+    Serve(AcceptedConnection),
+    /// Called within the runtime of the worker, with its number.
+    Run(Box<dyn FnOnce(usize) + Send>),
 }
 
 /// Counts a connection of a worker until it is dropped.
@@ -41,23 +48,47 @@ impl Workers {
 
     /// Passes a connection to the worker with the fewest.
     pub(crate) fn dispatch(&self, connection: impl FnOnce(WorkerLoad) -> AcceptedConnection) {
+        self.send(|load| Work::Serve(connection(load)));
+    }
+
+    /// Calls this within the runtime of the worker with the fewest connections, with its number; for as long as the load is
+    /// kept it counts as one.
+    pub(crate) fn run(&self, work: impl FnOnce(usize, WorkerLoad) + Send + 'static) {
+        self.send(|load| Work::Run(Box::new(move |worker| work(worker, load))));
+    }
+
+    fn send(&self, work: impl FnOnce(WorkerLoad) -> Work) {
         let all = self.all.get_or_init(|| (0..self.count).filter_map(Worker::start).collect());
         let Some(worker) = all.iter().min_by_key(|worker| worker.open.load(Relaxed)) else { return };
-        worker.open.fetch_add(1, Relaxed);
         // Workers run until the process exits.
-        let _ = worker.queue.send(connection(WorkerLoad(Arc::clone(&worker.open))));
+        let _ = worker.queue.send(work(WorkerLoad::new(&worker.open)));
+    }
+}
+
+impl WorkerLoad {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Relaxed);
+        Self(Arc::clone(open))
+    }
+
+    /// Counts another connection of the same worker.
+    pub(crate) fn another(&self) -> Self {
+        Self::new(&self.0)
     }
 }
 
 impl Worker {
     fn start(index: usize) -> Option<Self> {
-        let (queue, mut connections) = mpsc::unbounded_channel();
+        let (queue, mut works) = mpsc::unbounded_channel();
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| tracing::error!(%error, "failed to start gateway worker")).ok()?;
         let work = move || {
             runtime.block_on(async move {
-                while let Some(connection) = connections.recv().await {
-                    tokio::spawn(serve(connection, index));
+                while let Some(work) = works.recv().await {
+                    match work {
+                        Work::Serve(connection) => drop(tokio::spawn(serve(connection, index))),
+                        Work::Run(work) => work(index),
+                    }
                 }
             });
         };

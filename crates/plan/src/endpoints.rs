@@ -49,6 +49,11 @@ impl Endpoint {
     pub const fn is_serving_terminating(&self) -> bool {
         self.serving && self.terminating
     }
+
+    /// Whether it gets traffic, if only as a last resort.
+    pub(crate) const fn can_serve(&self) -> bool {
+        self.ready || self.is_serving_terminating()
+    }
 }
 
 /// An endpoint of a Service port.

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::ip::Family;
-use api::view::{EndpointSlice, Node, Service, ServiceCidr};
+use api::view::{EndpointSlice, Node, Protocol, Service, ServiceCidr};
 use ipnet::IpNet;
 
 use crate::address::lenient_ranges;
@@ -59,7 +59,7 @@ pub struct Planner {
     problems: BTreeMap<Arc<str>, Vec<String>>,
     cidrs: HashMap<Box<str>, Vec<IpNet>>,
     machine: BTreeSet<IpAddr>,
-    redirects: Redirects,
+    pub(crate) redirects: Redirects,
 }
 
 /// State of a Service; the object or its slices may be missing.
@@ -186,7 +186,7 @@ impl Planner {
     /// Handles an address that became a cluster IP or stopped being one.
     fn cluster_ip_changed(&self, ip: IpAddr, dirty: &mut Dirty, touched: &mut Touched) {
         for service in self.cluster_ip_endpoints.of(ip) {
-            dirty.entry(Arc::clone(service)).or_default();
+            self.endpoints_changed(service, dirty);
         }
         if !touched.cluster_ips.remove(&ip) {
             touched.cluster_ips.insert(ip);
@@ -208,7 +208,7 @@ impl Planner {
             }
             let old = state.slices.remove(index);
             self.cluster_ip_endpoints.remove(&service, &old);
-            dirty.entry(service).or_default();
+            self.endpoints_changed(&service, dirty);
         }
         let (Some(record), Some(service)) = (record, owner) else { return };
         self.cluster_ip_endpoints.add(&service, &record);
@@ -217,7 +217,14 @@ impl Planner {
         let index = slices.partition_point(|one| *one.name < *name);
         slices.reserve_exact(1);
         slices.insert(index, record);
-        dirty.entry(service).or_default();
+        self.endpoints_changed(&service, dirty);
+    }
+
+    /// Replans a Service whose endpoints changed, and those that are redirected to them.
+    fn endpoints_changed(&self, service: &Arc<str>, dirty: &mut Dirty) {
+        for service in self.redirects.dependents(service).chain([service]) {
+            dirty.entry(Arc::clone(service)).or_default();
+        }
     }
 
     fn apply_node(&mut self, node: Option<&Node>, dirty: &mut Dirty, touched: &mut Touched) {
@@ -287,7 +294,13 @@ impl Planner {
         for port in ports {
             let key = port.key.clone();
             let found = self.usable(state, &key);
+            if key.redirected {
+                self.set_redirect(port);
+            }
             fill(port, &found, self.location());
+            if key.redirected && key.protocol == Protocol::Udp {
+                self.keep_flows(port);
+            }
             let allowed = |ip: &IpAddr| port.source_ranges.iter().flatten().any(|range| range.contains(ip));
             port.own_vips_allowed = self.plan.node_ips.iter().any(allowed);
             if let Some(number) = port.health_port {
@@ -302,12 +315,13 @@ impl Planner {
         NodeLocation { node: &self.plan.options.node_name, zone: self.plan.zone.as_deref() }
     }
 
-    /// Endpoints of a port: the listener of a redirected one, else those in the slices of the Service.
+    /// Endpoints of a port: those to which it is redirected, else those in the slices of the Service.
     pub(crate) fn endpoints<'a>(&'a self, state: &'a ServiceState, key: &'a PortKey) -> Vec<PortEndpoint<'a>> {
-        match key.redirected {
-            true => self.redirects.endpoint(key).into_iter().collect(),
-            false => of_port(&state.slices, key),
+        if !key.redirected {
+            return of_port(&state.slices, key);
         }
+        let Some(redirected) = self.redirects.get(key) else { return Vec::new() };
+        self.direct(redirected).unwrap_or_else(|| vec![redirected.listener()])
     }
 
     /// Endpoints of a port, except cluster IPs.

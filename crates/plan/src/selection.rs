@@ -40,7 +40,7 @@ pub(crate) fn fill(port: &mut ServicePort, found: &[PortEndpoint<'_>], location:
         port.has_any = !port.cluster.is_empty();
     }
     if port.uses_local() {
-        port.has_any |= found.iter().any(|seen| seen.endpoint.ready || seen.endpoint.is_serving_terminating());
+        port.has_any |= found.iter().any(|seen| seen.endpoint.can_serve());
         port.local = pick(&|endpoint| endpoint.local && endpoint.ready);
         if port.local.is_empty() {
             port.local = pick(&|endpoint| endpoint.local && endpoint.is_serving_terminating());

@@ -119,7 +119,6 @@ impl Common<'_> {
         }
         let (service, name) = (Arc::clone(self.name), names.share(&*port.name));
         let key = PortKey { service, port: name, protocol: port.protocol?, family, redirected: true };
-        // Local: clients keep their addresses.
         Some(ServicePort { lb_ips, external_local: true, ..ServicePort::new(key, port.port) })
     }
 }

@@ -9,6 +9,7 @@ use api::view::Protocol;
 use ipnet::IpNet;
 
 use crate::claims::{Frontend, Role};
+use crate::redirect::{Redirect, ServicePortName};
 
 /// Identifies one port of one Service in one family.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -21,7 +22,7 @@ pub struct PortKey {
     pub protocol: Protocol,
     /// Family.
     pub family: Family,
-    /// Whether this is the part of the port that is redirected to a listener ([`Redirect`](crate::Redirect)).
+    /// Whether this is the part of the port that is redirected ([`Redirect`]).
     pub redirected: bool,
 }
 
@@ -49,6 +50,8 @@ pub struct ServicePort {
     pub key: PortKey,
     /// Cluster IP; none for a redirected port.
     pub cluster_ip: Option<IpAddr>,
+    /// Where a redirected port leads; none while nothing serves it, and for all other ports.
+    pub redirect: Option<Arc<Redirect>>,
     /// Port on cluster, external and load balancer IPs.
     pub port: u16,
     /// Node port.
@@ -66,7 +69,7 @@ pub struct ServicePort {
     pub affinity: Option<u32>,
     /// Whether internalTrafficPolicy is Local.
     pub internal_local: bool,
-    /// Whether externalTrafficPolicy is Local.
+    /// Whether externalTrafficPolicy is Local. Of a redirected port: whether the listener serves it.
     pub external_local: bool,
     /// Health-check node port.
     pub health_port: Option<u16>,
@@ -90,6 +93,7 @@ impl ServicePort {
         Self {
             key,
             cluster_ip: None,
+            redirect: None,
             port,
             node_port: None,
             external_ips: Vec::new(),
@@ -109,7 +113,7 @@ impl ServicePort {
         }
     }
 
-    /// The port without its endpoints.
+    /// The port without its endpoints and its redirect.
     pub(crate) fn bare(&self) -> Self {
         Self {
             cluster_ip: self.cluster_ip,
@@ -123,6 +127,12 @@ impl ServicePort {
             health_port: self.health_port,
             ..Self::new(self.key.clone(), self.port)
         }
+    }
+
+    /// The Service port whose endpoints serve this redirected port in place of the listener.
+    #[must_use]
+    pub fn served_by(&self) -> Option<&ServicePortName> {
+        self.redirect.as_ref()?.direct.as_ref().filter(|_| !self.external_local)
     }
 
     /// Its frontends.

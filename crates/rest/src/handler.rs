@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) impersonation: Impersonation,
     /// Sessions of the web UI.
     pub(crate) sessions: ui::Sessions,
+    /// The latest findings of the web UI.
+    pub(crate) documents: ui::Documents,
     pub(crate) metrics: Arc<Metrics>,
     /// The audit log, if there is one.
     pub(crate) audit: Option<Arc<Audit>>,

@@ -153,6 +153,7 @@ impl Server {
             authn: options.authn,
             impersonation: Impersonation::default(),
             sessions: ui::Sessions::default(),
+            documents: ui::Documents::default(),
             metrics,
             audit: options.audit.map(Arc::new),
             openapi: OpenApiCache::default(),

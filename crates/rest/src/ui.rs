@@ -4,12 +4,16 @@
 //! user; a session for the first client that opens the link within a minute; findings; and the user of the session, for requests that read
 //! what the UI shows. Requests are authorized as any other of that user; this module only removes permissions.
 
+mod documents;
 mod files;
 mod findings;
+mod layer7;
+mod rights;
 mod sessions;
 
 use std::sync::Arc;
 
+use api::kind::Kind;
 use api::status::Status;
 use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, request};
@@ -25,6 +29,7 @@ use crate::reply::Reply;
 use crate::route::{Route, Target};
 use crate::view::{Include, View};
 
+pub(crate) use documents::Documents;
 pub(crate) use sessions::Sessions;
 
 const JSON: &str = "application/json";
@@ -33,15 +38,28 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The longest body of a login, in bytes.
 const MAX_LOGIN_BODY: usize = 1024;
 /// The kinds that a session may read.
-const KINDS: [(&str, &str); 8] = [
+const KINDS: [(&str, &str); 21] = [
     ("", "events"),
     ("", "namespaces"),
     ("", "nodes"),
     ("", "pods"),
     ("", "services"),
     ("discovery.k8s.io", "endpointslices"),
+    ("gateway.networking.k8s.io", "backendtlspolicies"),
+    ("gateway.networking.k8s.io", "gatewayclasses"),
+    ("gateway.networking.k8s.io", "gateways"),
+    ("gateway.networking.k8s.io", "grpcroutes"),
+    ("gateway.networking.k8s.io", "httproutes"),
+    ("gateway.networking.k8s.io", "listenersets"),
+    ("gateway.networking.k8s.io", "referencegrants"),
+    ("gateway.networking.k8s.io", "tcproutes"),
+    ("gateway.networking.k8s.io", "tlsroutes"),
+    ("gateway.networking.k8s.io", "udproutes"),
+    ("networking.k8s.io", "ingressclasses"),
+    ("networking.k8s.io", "ingresses"),
     ("networking.k8s.io", "ipaddresses"),
     ("networking.k8s.io", "servicecidrs"),
+    ("waypost.dev", "trafficpolicies"),
 ];
 /// The paths of nodes that a session may read.
 const REPORTS: [&str; 2] = ["waypost/report", "waypost/rules"];
@@ -123,11 +141,21 @@ fn session(shared: &Shared, parts: &request::Parts, now: Timestamp) -> Result<Re
     Ok(described(shared, &user))
 }
 
+/// The kinds of layer 7 that the server has at this moment.
+fn layer7_kinds(shared: &Shared) -> Vec<&'static Kind> {
+    let kinds = shared.registry.kinds();
+    let resources = diagnose::layer7::Kind::ALL.into_iter().map(diagnose::layer7::Kind::resource);
+    resources.filter_map(|(group, version, plural)| kinds.find(group, version, plural)).collect()
+}
+
 /// The user of the session, and settings that are in no object.
 fn described(shared: &Shared, user: &User) -> Reply {
     let ports = &shared.registry.ranges.ports;
+    // Those of the Gateway API come and go with its definitions.
+    let kinds: Vec<&str> = layer7_kinds(shared).into_iter().map(|kind| kind.plural).collect();
     let document = json!({
-        "user": user.name, "version": env!("CARGO_PKG_VERSION"), "nodePorts": {"first": ports.start(), "last": ports.end()},
+        "user": user.name, "version": env!("CARGO_PKG_VERSION"), "kinds": kinds,
+        "nodePorts": {"first": ports.start(), "last": ports.end()},
     });
     Reply::bytes(200, JSON, document.to_string()).with(header::CACHE_CONTROL, "no-store")
 }
@@ -225,6 +253,8 @@ mod tests {
             "/api/v1/services",
             "/api/v1/namespaces/a/services/web",
             "/apis/discovery.k8s.io/v1/endpointslices",
+            "/apis/networking.k8s.io/v1/ingresses",
+            "/apis/waypost.dev/v1/namespaces/a/trafficpolicies",
             "/api/v1/nodes/n1/proxy/waypost/report",
             "/api/v1/nodes/n1/proxy/waypost/rules",
         ] {

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use api::view::gateway_api::ParentRef;
 
 pub use crate::attach::{NotAttached, Placement};
+pub use crate::references::not_permitted;
 pub use change::{CaState, Change, SecretState, Touched};
 pub use state::{
     Address, Ancestor, ClassState, GatewayState, ListenerSetState, ListenerState, ParentState, PolicyState, RouteState,

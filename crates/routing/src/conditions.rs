@@ -105,6 +105,21 @@ impl ValueCondition {
     }
 }
 
+/// How many conditions on headers count: of several for one name, the first.
+pub(crate) fn distinct_headers(all: &[NamedMatch]) -> usize {
+    distinct(all, |one, two| one.eq_ignore_ascii_case(two))
+}
+
+/// How many conditions on query parameters count: of several for one name, the first.
+pub(crate) fn distinct_parameters(all: &[NamedMatch]) -> usize {
+    distinct(all, |one, two| one == two)
+}
+
+fn distinct(all: &[NamedMatch], is_same: impl Fn(&str, &str) -> bool) -> usize {
+    let is_first = |(at, one): &(usize, &NamedMatch)| !all[..*at].iter().any(|other| is_same(&other.name, &one.name));
+    all.iter().enumerate().filter(is_first).count()
+}
+
 /// A condition on a header.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderCondition {

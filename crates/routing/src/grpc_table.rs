@@ -19,6 +19,7 @@ pub use crate::http_table::RequestView;
 use crate::model::RouteId;
 use crate::table::Table;
 pub use crate::table::{Considered, Failed, RouteEntry, Selected};
+pub use entry::Rank;
 use entry::{Call, Compiled, Entry};
 use level::Methods;
 

@@ -4,6 +4,7 @@
 //! none. `*.example.com` covers names with any number of further labels, but not `example.com`.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::persistent::Map;
@@ -135,6 +136,16 @@ fn suffixes(host: &str) -> impl Iterator<Item = (&str, usize)> {
     // A host that begins with a dot has no label in front of it.
     let dots = host.bytes().enumerate().filter(|(at, byte)| *byte == b'.' && *at > 0);
     dots.enumerate().map(|(index, (at, _))| (&host[at + 1..], index + 1))
+}
+
+/// The place of a hostname (none for all hosts) in the order of precedence: smaller ones are tried first.
+#[must_use]
+pub fn specificity(hostname: Option<&str>) -> (u8, Reverse<usize>) {
+    match hostname.map(|name| name.strip_prefix("*.").ok_or(name)) {
+        Some(Err(_)) => (0, Reverse(0)),
+        Some(Ok(suffix)) => (1, Reverse(suffix.split('.').count())),
+        None => (2, Reverse(0)),
+    }
 }
 
 /// Whether a listener with this hostname (none for all) and a route with that one have hosts in common.

@@ -25,6 +25,7 @@ pub use crate::conditions::MatchError;
 use crate::model::RouteId;
 use crate::table::Table;
 pub use crate::table::{Considered, Failed, RouteEntry, Selected};
+pub use entry::Rank;
 use entry::{Compiled, Entry};
 use level::Paths;
 

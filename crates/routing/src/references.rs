@@ -7,10 +7,19 @@ use api::view::gateway_api::{BackendRef, Filter, FilterKind, GROUP, ObjectRef};
 use api::view::service::ServicePort;
 use api::view::{Protocol, Service};
 
-use crate::cluster::objects::{name_of, namespace_of};
 use crate::cluster::{Reader, Verdict};
 use crate::model::{Backend, BackendProtocol, InvalidTarget, RouteKind, ServiceTarget, Target};
 use crate::policies;
+
+/// Why objects of a kind in a namespace may not refer to an object in another one, in a sentence: that of conditions and of
+/// the diagnosis.
+#[must_use]
+pub fn not_permitted((from, namespace): (&str, &str), (to, key): (&str, &str)) -> String {
+    format!(
+        "{to} {key} is in another namespace, and no ReferenceGrant there permits {from}s of namespace {namespace} to refer \
+         to it"
+    )
+}
 
 /// Resolves the references of one route, and keeps what was wrong with them.
 pub(crate) struct Resolver<'r, 'a> {
@@ -89,13 +98,7 @@ impl<'r, 'a> Resolver<'r, 'a> {
         }
         let key: Arc<str> = reference.key(self.namespace).into();
         if !self.reader.permits((GROUP, self.kind.name(), self.namespace), ("", "Service", &key)) {
-            let message = format!(
-                "No ReferenceGrant in namespace \"{}\" permits {}s of namespace \"{}\" to refer to Service \"{}\"",
-                namespace_of(&key),
-                self.kind.name(),
-                self.namespace,
-                name_of(&key)
-            );
+            let message = not_permitted((self.kind.name(), self.namespace), ("Service", &key));
             return Err((InvalidTarget::RefNotPermitted, message));
         }
         self.services.insert(Arc::clone(&key));

@@ -3,6 +3,7 @@
 mod agent;
 mod announce;
 pub(crate) mod announced;
+mod certificate_authority;
 mod certs;
 mod cleanup;
 pub(crate) mod demo;

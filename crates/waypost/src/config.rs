@@ -4,6 +4,7 @@
 //! settings, one parser and one set of messages.
 
 mod access_log;
+mod acme;
 mod adopt;
 mod agent;
 mod audit;
@@ -28,6 +29,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use cli::kubeconfig::DataDir;
 
 pub(crate) use self::access_log::AccessLogArguments;
+pub(crate) use self::acme::AcmeArguments;
 pub(crate) use self::adopt::AdoptArguments;
 pub(crate) use self::agent::{AgentArguments, CleanupArguments, ImageSubject, ShimSubject};
 pub(crate) use self::audit::AuditArguments;

@@ -16,6 +16,19 @@ export interface Tables {
   events: KubeEvent;
   namespaces: Obj;
   cidrs: ServiceCidr;
+  gatewayclasses: Obj;
+  gateways: Obj;
+  listenersets: Obj;
+  httproutes: Obj;
+  grpcroutes: Obj;
+  tlsroutes: Obj;
+  tcproutes: Obj;
+  udproutes: Obj;
+  referencegrants: Obj;
+  backendtlspolicies: Obj;
+  trafficpolicies: Obj;
+  ingressclasses: Obj;
+  ingresses: Obj;
 }
 
 export type Name = keyof Tables;
@@ -28,9 +41,28 @@ export const PATHS: Record<Name, string> = {
   events: "/api/v1/events",
   namespaces: "/api/v1/namespaces",
   cidrs: "/apis/networking.k8s.io/v1/servicecidrs",
+  gatewayclasses: "/apis/gateway.networking.k8s.io/v1/gatewayclasses",
+  gateways: "/apis/gateway.networking.k8s.io/v1/gateways",
+  listenersets: "/apis/gateway.networking.k8s.io/v1/listenersets",
+  httproutes: "/apis/gateway.networking.k8s.io/v1/httproutes",
+  grpcroutes: "/apis/gateway.networking.k8s.io/v1/grpcroutes",
+  tlsroutes: "/apis/gateway.networking.k8s.io/v1/tlsroutes",
+  tcproutes: "/apis/gateway.networking.k8s.io/v1/tcproutes",
+  udproutes: "/apis/gateway.networking.k8s.io/v1/udproutes",
+  referencegrants: "/apis/gateway.networking.k8s.io/v1beta1/referencegrants",
+  backendtlspolicies: "/apis/gateway.networking.k8s.io/v1/backendtlspolicies",
+  trafficpolicies: "/apis/waypost.dev/v1/trafficpolicies",
+  ingressclasses: "/apis/networking.k8s.io/v1/ingressclasses",
+  ingresses: "/apis/networking.k8s.io/v1/ingresses",
 };
 
 export const NAMES = Object.keys(PATHS) as Name[];
+
+/** Tables of layer 7, named by plural. Only metadata are watched: the server sends what the views show. */
+export const LAYER7: readonly Name[] = [
+  "gatewayclasses", "gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "referencegrants",
+  "backendtlspolicies", "trafficpolicies", "ingressclasses", "ingresses",
+];
 
 /** Tables that a diagnosis depends on. */
 const DIAGNOSED: readonly Name[] = ["services", "slices", "pods", "nodes", "cidrs"];
@@ -59,9 +91,11 @@ export class World {
   private readonly listeners = new Set<() => void>();
   private readonly gradeListeners = new Set<(changes: GradeChange[]) => void>();
   private readonly objectListeners = new Set<() => void>();
+  private readonly layer7Listeners = new Set<() => void>();
   private keys: string[] | null = null;
   private pending = false;
   private objectsChanged = false;
+  private layer7Changed = false;
   private summarized = false;
 
   /** `schedule` defers the call to listeners: in a browser, to the next animation frame. */
@@ -122,6 +156,12 @@ export class World {
     return () => this.objectListeners.delete(call);
   }
 
+  /** Calls after changes of objects that a diagnosis of layer 7 depends on, Services and Pods included. */
+  onLayer7(call: () => void): () => void {
+    this.layer7Listeners.add(call);
+    return () => this.layer7Listeners.delete(call);
+  }
+
   sink(name: Name): Sink {
     return {
       replace: (objects) => this.replace(name, objects),
@@ -138,13 +178,13 @@ export class World {
     }
     for (const key of gone) this.apply(name, true, table.get(key) as Obj);
     this.complete.add(name);
-    this.objectsChanged ||= DIAGNOSED.includes(name);
+    this.note(name);
     this.wake();
   }
 
   private apply(name: Name, deleted: boolean, object: Obj): void {
     delete object.metadata.managedFields;
-    this.objectsChanged ||= DIAGNOSED.includes(name);
+    this.note(name);
     const table = this.tables.get(name) as Map<string, Obj>;
     const key = keyOf(object);
     const before = table.get(key);
@@ -157,6 +197,11 @@ export class World {
       this.index(before as Slice | undefined, deleted ? undefined : (object as Slice), key);
     }
     this.wake();
+  }
+
+  private note(name: Name): void {
+    this.objectsChanged ||= DIAGNOSED.includes(name);
+    this.layer7Changed ||= DIAGNOSED.includes(name) || name === "namespaces" || LAYER7.includes(name);
   }
 
   private index(before: Slice | undefined, after: Slice | undefined, key: string): void {
@@ -188,9 +233,10 @@ export class World {
     this.version += 1;
     for (const call of this.listeners) call();
     if (changes.length > 0) for (const call of this.gradeListeners) call(changes);
-    if (!this.objectsChanged) return;
-    this.objectsChanged = false;
-    for (const call of this.objectListeners) call();
+    const [objects, layer7] = [this.objectsChanged, this.layer7Changed];
+    [this.objectsChanged, this.layer7Changed] = [false, false];
+    if (objects) for (const call of this.objectListeners) call();
+    if (layer7) for (const call of this.layer7Listeners) call();
   }
 
   private summarizeDirty(): GradeChange[] {

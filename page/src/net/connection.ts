@@ -2,7 +2,7 @@
 //
 // "live" means that every table is watched and that the server answered the last heartbeat. In any other state the page shows old data and
 // says since when.
-import { NAMES, type Name, PATHS, type World } from "../model/world";
+import { LAYER7, NAMES, type Name, PATHS, type World } from "../model/world";
 import * as session from "./session";
 import { type Health, reflect } from "./watch";
 
@@ -19,6 +19,15 @@ export interface ConnectionStatus {
 const HEARTBEAT_INTERVAL = 5000;
 const HEARTBEAT_TIMEOUT = 4000;
 
+const JSON_TYPE = "application/json";
+const metadataOf = (form: string): string => `application/json;as=${form};g=meta.k8s.io;v=v1,application/json`;
+
+/** The form in which a table is read. */
+export function accept(name: Name, path: string): string {
+  if (!LAYER7.includes(name)) return JSON_TYPE;
+  return metadataOf(path.includes("watch=1") ? "PartialObjectMetadata" : "PartialObjectMetadataList");
+}
+
 export class Connection {
   private health = new Map<Name, Health>();
   private current: ConnectionStatus = { state: "connecting", since: Date.now(), denied: [] };
@@ -27,7 +36,18 @@ export class Connection {
   private heartbeat: ReturnType<typeof setTimeout> | undefined;
   private stopped = false;
 
-  constructor(private readonly world: World) {}
+  /** `kinds` are the kinds of layer 7 that the server has. */
+  constructor(private readonly world: World, private kinds: readonly string[]) {}
+
+  /** The tables that the server has. */
+  private names(): readonly Name[] {
+    return NAMES.filter((name) => !LAYER7.includes(name) || this.kinds.includes(name));
+  }
+
+  /** Whether the server has a kind. */
+  serves(name: Name): boolean {
+    return this.names().includes(name);
+  }
 
   get status(): ConnectionStatus {
     return this.current;
@@ -74,8 +94,13 @@ export class Connection {
     this.abort = abort;
     this.health = new Map();
     for (const name of NAMES) {
+      // What was deleted with its definition is gone.
+      if (!this.serves(name)) {
+        this.world.sink(name).replace([]);
+        continue;
+      }
       void reflect(PATHS[name], this.world.sink(name), {
-        fetch: (path, signal) => fetch(path, { signal, headers: { Accept: "application/json" }, cache: "no-store" }),
+        fetch: (path, signal) => fetch(path, { signal, headers: { Accept: accept(name, path) }, cache: "no-store" }),
         wait,
         signal: abort.signal,
         report: (health) => {
@@ -88,7 +113,7 @@ export class Connection {
   }
 
   private update(): void {
-    const all = NAMES.map((name) => this.health.get(name));
+    const all = this.names().map((name) => this.health.get(name));
     if (all.includes("unauthenticated")) return this.setState("unauthenticated");
     if (all.includes("lost")) return this.setState("lost");
     if (all.every((health) => health === "live" || health === "denied")) this.setState("live");
@@ -117,6 +142,11 @@ export class Connection {
       this.setState("unauthenticated");
     } else if (known === undefined) {
       this.setState("lost");
+    } else if (known.kinds.join() !== this.kinds.join()) {
+      // Definitions were installed or deleted.
+      this.kinds = known.kinds;
+      this.reconnect();
+      return;
     } else if (this.current.state === "lost" && [...this.health.values()].every((health) => health === "live")) {
       // The watches did not notice; the server may have restarted.
       this.reconnect();

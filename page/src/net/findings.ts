@@ -33,9 +33,11 @@ export interface Diagnosis {
   excluded?: Record<string, string>;
 }
 
-async function get<T>(query: string): Promise<T | null> {
+/** Null when the server does not answer, undefined when there is no such object, or none that the user may list. */
+export async function get<T>(query: string): Promise<T | null | undefined> {
   try {
     const response = await fetch(`/page/findings${query}`, { cache: "no-store" });
+    if (response.status === 404 || response.status === 403) return undefined;
     return response.ok ? ((await response.json()) as T) : null;
   } catch {
     return null;
@@ -47,7 +49,7 @@ export const states = async (): Promise<Record<string, ServiceState> | null> =>
   (await get<{ services: Record<string, ServiceState> }>(""))?.services ?? null;
 
 /** The stages of one Service. */
-export const diagnosis = (service: string): Promise<Diagnosis | null> => get(`?service=${encodeURIComponent(service)}`);
+export const diagnosis = (service: string): Promise<Diagnosis | null | undefined> => get(`?service=${encodeURIComponent(service)}`);
 
 const DEBOUNCE = 250;
 const RETRY = 2000;

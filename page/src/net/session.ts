@@ -3,6 +3,8 @@
 export interface Session {
   user: string;
   version: string;
+  /** Plurals of the kinds of layer 7 that the server has: those of the Gateway API may not be installed. */
+  kinds: string[];
   nodePorts: { first: number; last: number };
 }
 

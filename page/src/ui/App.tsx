@@ -7,20 +7,23 @@ import { Refresh, states } from "../net/findings";
 import * as session from "../net/session";
 import { EventsView } from "./EventsView";
 import { Frame } from "./Frame";
+import { GatewaysView } from "./GatewaysView";
 import { Login } from "./Login";
 import { MapsView } from "./MapsView";
+import { ObjectView } from "./ObjectView";
 import { Overview } from "./Overview";
 import { ServiceView } from "./ServiceView";
 import { type Place, usePlace } from "./router";
-import { type Shared, SharedContext, useConnectionStatus } from "./state";
+import { type Filters, type Shared, SharedContext, useConnectionStatus } from "./state";
 
 type Step = { at: "starting" } | { at: "login"; error: string | null; ended: boolean } | { at: "active"; shared: Shared };
 
 function begin(current: session.Session): Shared {
   const world = new World((call) => requestAnimationFrame(call));
-  const connection = new Connection(world);
+  const connection = new Connection(world, current.kinds);
   connection.start();
-  return { world, connection, session: current, filters: { text: "", namespace: "", grade: null, active: null } };
+  const filters = (): Filters => ({ text: "", namespace: "", grade: null, active: null });
+  return { world, connection, session: current, filters: filters(), gatewayFilters: filters() };
 }
 
 export function App(): JSX.Element {
@@ -92,6 +95,10 @@ function View({ place }: { place: Place }): JSX.Element {
   switch (place.view) {
     case "service":
       return <ServiceView key={`${place.namespace}/${place.name}`} namespace={place.namespace} name={place.name} />;
+    case "gateways":
+      return <GatewaysView />;
+    case "object":
+      return <ObjectView key={`${place.kind} ${place.namespace}/${place.name}`} kind={place.kind} namespace={place.namespace} name={place.name} />;
     case "maps":
       return <MapsView />;
     case "events":
@@ -119,10 +126,16 @@ function useKeys(): void {
   }, []);
 }
 
+function titleOf(place: Place): string {
+  if (place.view === "service") return `${place.namespace}/${place.name}`;
+  if (place.view === "object") return `${place.kind} ${place.namespace}/${place.name}`;
+  return { overview: "Services", gateways: "Gateways", maps: "Maps", events: "Events" }[place.view];
+}
+
 /** A new view sets the title, and moves the focus to its heading for screen readers. */
 function useTitle(place: Place): void {
   const first = useRef(true);
-  const title = place.view === "service" ? `${place.namespace}/${place.name}` : { overview: "Services", maps: "Maps", events: "Events" }[place.view];
+  const title = titleOf(place);
   useEffect(() => {
     document.title = `${title} – Waypost`;
     if (first.current) {

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { aboutOf, ago, timeOf, timesOf } from "../model/events";
 import { type KubeEvent, keyOf } from "../net/types";
 import { Virtual } from "./Virtual";
-import { serviceHref } from "./router";
+import { objectHref, serviceHref } from "./router";
 import { useClock, useNarrow } from "./state";
 
 interface Props {
@@ -40,18 +40,26 @@ export function EventTable({ events, label, empty, short }: Props): JSX.Element 
   );
 }
 
+const VIEWS: readonly string[] = ["Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "Ingress"];
+
+/** The view of an object, if it has one. */
+function hrefOf(kind: string, key: string): string | null {
+  if (kind === "Service") return serviceHref(key);
+  return VIEWS.includes(kind) ? objectHref({ kind, key }) : null;
+}
+
 function EventRow({ event, now, tabIndex }: { event: KubeEvent; now: number; tabIndex: 0 | -1 }): JSX.Element {
   const warning = event.type === "Warning";
   const time = timeOf(event);
   const about = event.involvedObject;
-  const isService = about.kind === "Service" && about.namespace && about.name;
+  const href = about.namespace && about.name ? hrefOf(about.kind ?? "", `${about.namespace}/${about.name}`) : null;
   return (
     <>
       <span role="cell"><span class={`tag ${warning ? "bad" : "plain"}`}>{warning ? "▲ warning" : "normal"}</span></span>
       <span role="cell"><time dateTime={time} title={time}>{ago(time, now)} ago</time>{timesOf(event) > 1 ? `, ${timesOf(event)} times` : ""}</span>
       <span role="cell" class="cut">
-        {isService ? (
-          <a href={serviceHref(`${about.namespace}/${about.name}`)} data-row tabIndex={tabIndex}>{aboutOf(event)}</a>
+        {href ? (
+          <a href={href} data-row tabIndex={tabIndex}>{aboutOf(event)}</a>
         ) : (
           <span data-row tabIndex={tabIndex}>{aboutOf(event)}</span>
         )}

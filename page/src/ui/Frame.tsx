@@ -2,7 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { GRADE_TEXT } from "../model/summary";
-import type { GradeChange, World } from "../model/world";
+import { type GradeChange, LAYER7, type World } from "../model/world";
 import type { ConnectionStatus } from "../net/connection";
 import type { Place } from "./router";
 import { useConnectionStatus, useShared } from "./state";
@@ -10,6 +10,7 @@ import * as themes from "./theme";
 
 const LINKS: readonly { view: Place["view"]; href: string; text: string }[] = [
   { view: "overview", href: "#/", text: "Services" },
+  { view: "gateways", href: "#/gateways", text: "Gateways" },
   { view: "maps", href: "#/maps", text: "Maps" },
   { view: "events", href: "#/events", text: "Events" },
 ];
@@ -18,7 +19,7 @@ export function Frame({ place, onLogout, children }: { place: Place; onLogout: (
   const { world, connection, session } = useShared();
   const status = useConnectionStatus(connection);
   const [theme, setTheme] = useState(themes.chosen());
-  const here = place.view === "service" ? "overview" : place.view;
+  const here = place.view === "service" ? "overview" : place.view === "object" ? "gateways" : place.view;
   return (
     <>
       <a class="skip" href="#content" onClick={skip}>Skip to content</a>
@@ -46,7 +47,7 @@ export function Frame({ place, onLogout, children }: { place: Place; onLogout: (
           <button type="button" class="quiet" onClick={onLogout}>Log out</button>
         </span>
       </header>
-      <Banner status={status} />
+      <Banner status={status} layer7={here === "gateways"} />
       <main id="content" tabIndex={-1} class={`view-${place.view}`} data-stale={status.state === "lost"}>{children}</main>
       <Announcer world={world} />
     </>
@@ -64,8 +65,10 @@ function StatusLabel({ status }: { status: ConnectionStatus }): JSX.Element {
   return <span class={`pulse ${status.state}`} id="pulse" data-state={status.state}>{text}</span>;
 }
 
-function Banner({ status }: { status: ConnectionStatus }): JSX.Element {
+/** `layer7`: whether the view depends on Gateways and routes. */
+function Banner({ status, layer7 }: { status: ConnectionStatus; layer7: boolean }): JSX.Element {
   const { connection } = useShared();
+  const denied = status.denied.filter((name) => layer7 || !LAYER7.includes(name));
   const time = new Date(status.since).toLocaleTimeString();
   return (
     <>
@@ -77,7 +80,7 @@ function Banner({ status }: { status: ConnectionStatus }): JSX.Element {
           </div>
         )}
       </div>
-      {status.denied.length > 0 && <p class="banner note">You may not list {status.denied.join(", ")}; what depends on them is missing here.</p>}
+      {denied.length > 0 && <p class="banner note">You may not list {denied.join(", ")}; what depends on them is missing here.</p>}
     </>
   );
 }

@@ -10,6 +10,7 @@ import { type Report, report } from "../net/reports";
 import { type Node, keyOf } from "../net/types";
 import { EventTable } from "./EventTable";
 import { Flows } from "./Flows";
+import { LeadingRoutes } from "./LeadingRoutes";
 import { Rules } from "./Rules";
 import { Stages } from "./Stages";
 import { GradeSign } from "./glyphs";
@@ -53,6 +54,7 @@ export function ServiceView({ namespace, name }: { namespace: string; name: stri
       </header>
       <Stages stages={stages({ service, diagnosis: found, nodes, reports })} findings={found?.findings ?? []} />
       <Endpoints rows={rows(slices, found?.excluded ?? {})} />
+      <LeadingRoutes service={key} />
       <Flows reports={reports} />
       <Rules service={key} nodes={nodes.map(keyOf)} />
       <section aria-labelledby="events-title">

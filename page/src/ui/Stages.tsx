@@ -3,15 +3,16 @@ import type { JSX } from "preact";
 import { STATUS_TEXT, type Stage, firstFailed } from "../model/stages";
 import type { Finding } from "../net/findings";
 import { Command } from "./Command";
+import { Verdict } from "./Verdict";
 import { StatusSign } from "./glyphs";
 
-interface Verdict {
+interface Failure {
   title: string;
   text: string;
   commands: string[];
 }
 
-function verdictOf(findings: readonly Finding[], failed: Stage | undefined): Verdict | null {
+function verdictOf(findings: readonly Finding[], failed: Stage | undefined): Failure | null {
   const [finding] = findings;
   if (finding) return { title: finding.code, text: finding.message, commands: [finding.fix] };
   return failed ? { title: `${failed.title}: ${STATUS_TEXT[failed.status]}`, text: failed.text, commands: failed.commands } : null;
@@ -24,13 +25,7 @@ export function Stages({ stages, findings }: { stages: Stage[]; findings: readon
     <section class="stages" aria-labelledby="stages-title">
       <h2 id="stages-title">Checks</h2>
       {verdict && (
-        <div class="verdict" id="verdict">
-          <p><strong>{verdict.title}.</strong> {verdict.text}</p>
-          {findings[0]?.evidence.map((line) => <p key={line} class="evidence">{line}</p>)}
-          {verdict.commands.length > 0 && <p class="type-this">Run:</p>}
-          {verdict.commands.map((command) => <Command key={command} text={command} />)}
-          {findings.slice(1).map(({ code, message }) => <p key={code}><strong>{code}.</strong> {message}</p>)}
-        </div>
+        <Verdict {...verdict} evidence={findings[0]?.evidence ?? []} others={findings.slice(1)} />
       )}
       <ol>
         {stages.map((stage) => (

@@ -19,6 +19,8 @@ export interface Shared {
   connection: Connection;
   session: Session;
   filters: Filters;
+  /** Those of the Gateways view. */
+  gatewayFilters: Filters;
 }
 
 export const SharedContext = createContext<Shared | null>(null);

@@ -3,7 +3,7 @@
 
     tests/peers/gateway-suites/objects.py ADDRESS CERTIFICATE KEY
 
-Ports: 80 and 443 lead to the HTTP server, for gRPC to the interop server; 81 and 444 lead to the WebSocket server. Routes have no hostnames: clients
+Ports: 80 and 443 lead to the HTTP server, for gRPC to the interop server; 81 and 444 lead to a WebSocket server each. Routes have no hostnames: clients
 of suites send addresses.
 """
 
@@ -43,12 +43,14 @@ def main():
     calls = [{"matches": [{"method": {"service": name}} for name in names], **to("calls")[0]}]
     items = [
         {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "web"}, "stringData": secret},
-        *service("web", 8080), *service("calls", 10000, "kubernetes.io/h2c"), *service("sockets", 9001, "kubernetes.io/ws"),
+        *service("web", 8080), *service("calls", 10000, "kubernetes.io/h2c"), *service("sockets", 81, "kubernetes.io/ws"),
+        *service("sockets-tls", 444, "kubernetes.io/ws"),
         {
             "apiVersion": f"{GROUP}/v1", "kind": "Gateway", "metadata": {"name": "suites"},
             "spec": {"gatewayClassName": "waypost", "listeners": listeners, "addresses": [{"type": "IPAddress", "value": address}]},
         },
-        route("HTTPRoute", "web", ["http", "https"], to("web")), route("HTTPRoute", "sockets", ["ws", "wss"], to("sockets")),
+        route("HTTPRoute", "web", ["http", "https"], to("web")), route("HTTPRoute", "sockets", ["ws"], to("sockets")),
+        route("HTTPRoute", "sockets-tls", ["wss"], to("sockets-tls")),
         route("GRPCRoute", "calls", ["http", "https"], calls),
     ]
     print(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1))

@@ -21,7 +21,7 @@ GROUPS = ["X25519", "P-256", "P-384", "P-521", "X448", "ffdhe2048"]
 
 
 def openssl(*arguments, text=""):
-    done = subprocess.run(["openssl", *arguments], input=text, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(["openssl", *arguments], input=text, capture_output=True, text=True, errors="replace", timeout=30, check=False)
     return done.stdout + done.stderr
 
 

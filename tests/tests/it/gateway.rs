@@ -11,3 +11,4 @@ mod metrics;
 pub(crate) mod pods;
 mod proxy_protocol;
 mod stage;
+mod streams;

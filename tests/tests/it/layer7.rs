@@ -2,7 +2,13 @@
 //!
 //! The server assigns the addresses, the node serves them. Pods answer with the request head that they received.
 
+mod access_log;
+mod acme;
 mod annotations;
+mod authentication;
 mod changes;
+mod http3;
+mod policies;
+mod proxy_protocol;
 mod rules;
 mod stage;

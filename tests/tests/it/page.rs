@@ -3,6 +3,7 @@
 //! Nothing runs Pods here, but in `measured`: the tests write what an agent would write, and the controllers make slices of it.
 
 mod access;
+mod gateways;
 mod keyboard;
 mod live;
 mod login;
@@ -20,9 +21,15 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A server whose Services say how they are, as with `waypost up`, and a Node.
 fn server() -> Server {
+    server_with(&[])
+}
+
+/// The same with further arguments.
+fn server_with(more: &[&str]) -> Server {
     let home = testbed::folder();
     // No heartbeats are sent here, and a busy machine may be slow.
-    let server = Server::start_with(Home::Own(home), &["--service-conditions", "--node-monitor-grace-period", "600s"]);
+    let arguments = [&["--service-conditions", "--node-monitor-grace-period", "600s"], more].concat();
+    let server = Server::start_with(Home::Own(home), &arguments);
     let node = json!({
         "metadata": {"name": "n1"}, "spec": {"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"]},
         "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]},

@@ -17,6 +17,7 @@ use testbed::run;
 
 /// Which crate may use which. ARCHITECTURE.md describes the same table.
 const EDGES: &[(&str, &[&str])] = &[
+    ("acme", &["api", "client"]),
     ("api", &["cel"]),
     ("cel", &[]),
     ("client", &["api"]),
@@ -36,6 +37,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "waypost",
         &[
+            "acme",
             "agent",
             "announce",
             "api",

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use anyhow::{bail, ensure};
 use api::view::Service;
 use ipnet::IpNet;
-use plan::{LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, Update, lenient_ranges};
+use plan::{
+    LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, ServicePortName, Update, lenient_ranges,
+};
 use serde_json::Value;
 
 use super::cluster::ClusterObjects;
@@ -82,10 +84,21 @@ fn redirects(report: &Value) -> BTreeSet<Redirect> {
     let ports = services.flat_map(|(service, reported)| {
         reported["ports"].as_array().into_iter().flatten().map(move |port| (service, port))
     });
+    let name = |value: &Value| -> Option<ServicePortName> {
+        Some(ServicePortName { service: value["service"].as_str()?.into(), port: value["port"].as_str()?.into() })
+    };
     let redirect = |(service, port): (&String, &Value)| {
-        let listener = port["backends"][0]["address"].as_str()?.parse().ok()?;
-        let protocol = Protocol::named(port["protocol"].as_str()?)?;
-        Some(Redirect { service: service.as_str().into(), port: port["name"].as_str()?.into(), protocol, listener })
+        let redirect = &port["redirect"];
+        // Nodes of earlier releases report the listener as the endpoint only.
+        let listener = redirect["listener"].as_str().or_else(|| port["backends"][0]["address"].as_str());
+        Some(Redirect {
+            service: service.as_str().into(),
+            port: port["name"].as_str()?.into(),
+            protocol: Protocol::named(port["protocol"].as_str()?)?,
+            listener: listener?.parse().ok()?,
+            direct: name(&redirect["direct"]),
+            backends: redirect["backends"].as_array().into_iter().flatten().filter_map(name).collect(),
+        })
     };
     ports.filter(|(_, port)| port["redirected"] == true).filter_map(redirect).collect()
 }
@@ -145,5 +158,38 @@ pub(super) fn kind(service: &Service) -> &str {
     match &*service.spec.kind {
         "" => "ClusterIP",
         kind => kind,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn redirects_are_read_from_the_report_of_a_node() {
+        let port = |redirect: Value| {
+            json!({"services": {"shop/public-waypost": {"ports": [
+                {"name": "tcp-80", "protocol": "TCP", "redirected": false, "redirect": null, "backends": []},
+                {"name": "tcp-80", "protocol": "TCP", "redirected": true, "redirect": redirect,
+                 "backends": [{"address": "192.0.2.1:41000"}]},
+            ]}}})
+        };
+        let redirect = |direct: Option<ServicePortName>| Redirect {
+            service: "shop/public-waypost".into(),
+            port: "tcp-80".into(),
+            protocol: Protocol::Tcp,
+            listener: "192.0.2.1:41000".parse().expect("an address"),
+            backends: direct.iter().cloned().collect(),
+            direct,
+        };
+        let name = json!({"service": "shop/db", "port": ""});
+        let reported = json!({"listener": "192.0.2.1:41000", "direct": name, "backends": [name]});
+        let db = ServicePortName { service: "shop/db".into(), port: "".into() };
+        assert_eq!(redirects(&port(reported)), [redirect(Some(db))].into());
+        let of_program = json!({"listener": "192.0.2.1:41000", "direct": null, "backends": []});
+        assert_eq!(redirects(&port(of_program)), [redirect(None)].into());
+        assert_eq!(redirects(&port(Value::Null)), [redirect(None)].into(), "of an earlier release");
     }
 }

@@ -98,6 +98,11 @@ impl Ingresses {
         self.members.get(class).and_then(|_| self.engine.gateway(class))
     }
 
+    /// The Ingress to whose namespace a host of a class belongs, in lower case.
+    pub(crate) fn owner(&self, class: &str, host: &str) -> Option<&str> {
+        self.engine.owner(class, host).map(|key| &**key)
+    }
+
     /// The state of an Ingress; none unless it is that of this revision.
     pub(crate) fn state(&self, key: &str, revision: Revision) -> Option<IngressState> {
         self.known.get(key).filter(|known| known.revision == revision).and_then(|_| self.engine.state(key))

@@ -61,7 +61,7 @@ fn reconcile(view: &View<'_>, key: &str) -> Outcome {
     }
     let spec: Gateway = read(&gateway.entry.value);
     let config = gateways.cluster().config(key);
-    let service = service::write(key, &spec, config.as_deref(), &current);
+    let service = service::write(key, &spec, (config.as_deref(), view.settings.gateway_http3), &current);
     let mut transactions: Vec<Vec<Write>> = service.into_iter().map(|write| vec![write]).collect();
     let state = explained(view, key, state, &current);
     let mut requeue_after = None;

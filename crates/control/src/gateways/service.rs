@@ -5,12 +5,10 @@
 //! annotations are exactly those of `spec.infrastructure` and our own. While no listener is programmed the ports stay as they are, so that the addresses
 //! are kept.
 
-use std::collections::BTreeSet;
-
 use api::view::StringMap;
 use api::view::annotations::GATEWAY;
 use api::view::gateway_api::{GROUP, Gateway};
-use routing::model::{GatewayConfig, Transport};
+use routing::model::GatewayConfig;
 use serde_json::{Map, Value, json};
 
 pub(super) use crate::frontend::{Current, TABLE, why_pending};
@@ -21,13 +19,13 @@ use crate::objects::split;
 use crate::write::Write;
 
 /// The write that makes the Service as it should be, if there is one.
-pub(super) fn write(key: &str, gateway: &Gateway, config: Option<&GatewayConfig>, current: &Current) -> Option<Write> {
+pub(super) fn write(
+    key: &str,
+    gateway: &Gateway,
+    (config, http3): (Option<&GatewayConfig>, bool),
+    current: &Current,
+) -> Option<Write> {
     let (service, (_, name)) = (service_key(key), split(key));
-    let ports: BTreeSet<(u16, Transport)> = config
-        .into_iter()
-        .flat_map(|config| &config.listeners)
-        .map(|listener| (listener.port, listener.protocol.transport()))
-        .collect();
     let frontend = Frontend {
         key: &service,
         owner: json!({
@@ -36,7 +34,7 @@ pub(super) fn write(key: &str, gateway: &Gateway, config: Option<&GatewayConfig>
         }),
         labels: labels(name, gateway),
         annotations: annotations(name, gateway),
-        ports: ports.into_iter().map(|(number, transport)| Port { number, transport }).collect(),
+        ports: config.map(|config| Port::all(config, http3)).unwrap_or_default(),
     };
     frontend.write(current)
 }

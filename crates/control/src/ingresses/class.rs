@@ -64,7 +64,9 @@ fn reconcile(view: &View<'_>, name: &str) -> Outcome {
     let Some(gateway) = view.cache.ingresses.gateway(name) else {
         return Outcome::write(current.deletion().into_iter().collect());
     };
-    let Some(write) = service(&class.object, &gateway.config).write(&current) else { return Outcome::done() };
+    let Some(write) = service(&class.object, &gateway.config, view.settings.gateway_http3).write(&current) else {
+        return Outcome::done();
+    };
     let namespace = missing_namespace(view).map(|write| vec![write]);
     Outcome { transactions: namespace.into_iter().chain([vec![write]]).collect(), ..Outcome::done() }
 }
@@ -93,17 +95,13 @@ fn missing_namespace(view: &View<'_>) -> Option<Write> {
 }
 
 /// What a class determines about its Service.
-fn service<'a>(class: &Value, config: &'a GatewayConfig) -> Frontend<'a> {
+fn service<'a>(class: &Value, config: &'a GatewayConfig, http3: bool) -> Frontend<'a> {
     let name = class.text("metadata.name");
     let mut annotations = class.map("metadata.annotations").cloned().unwrap_or_default();
     annotations.retain(|key, _| concerns_address(key));
     annotations.insert(GATEWAY_OF_CLASS.to_owned(), name.into());
     // Names may be longer than labels.
     let label = (name.len() <= LONGEST_LABEL).then(|| (GATEWAY_OF_CLASS.to_owned(), Value::from(name)));
-    let port = |listener: &routing::model::ListenerConfig| Port {
-        number: listener.port,
-        transport: listener.protocol.transport(),
-    };
     Frontend {
         key: &config.service,
         owner: json!({
@@ -112,7 +110,7 @@ fn service<'a>(class: &Value, config: &'a GatewayConfig) -> Frontend<'a> {
         }),
         labels: label.into_iter().collect::<Map<String, Value>>(),
         annotations,
-        ports: config.listeners.iter().map(|listener| port(listener)).collect(),
+        ports: Port::all(config, http3),
     }
 }
 

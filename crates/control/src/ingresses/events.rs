@@ -12,8 +12,8 @@ use routing::ingress::{Finding, Reason};
 use serde_json::Value;
 
 use crate::controller::View;
-use crate::event::{EventDetails, Reference, new_event};
-use crate::write::{Write, object_key};
+use crate::event::{self, EventDetails, Reference, new_event};
+use crate::write::Write;
 
 /// The source of Events.
 const COMPONENT: &str = "ingress";
@@ -48,7 +48,7 @@ pub(super) fn due(
             EventDetails { controller: COMPONENT, normal: false, reason, message: shortened(message), now: &now };
         new_event("Ingress", "networking.k8s.io/v1", &Reference::to(ingress), &details)
     });
-    let events = events.filter(|event| !exists(view, event)).collect();
+    let events = events.filter(|event| !event::exists(view.store, event)).collect();
     (events, grace.filter(|_| !late.is_empty()))
 }
 
@@ -62,13 +62,6 @@ fn grace(ingress: &Value, now: Timestamp) -> Option<Duration> {
     let created: Timestamp = ingress.text("metadata.creationTimestamp").parse().ok()?;
     let age = Duration::try_from(now.duration_since(created)).ok()?;
     GRACE.checked_sub(age).filter(|rest| !rest.is_zero())
-}
-
-fn exists(view: &View<'_>, event: &Write) -> bool {
-    match event {
-        Write::Object { table, object, .. } => view.store.get(&object_key(table, object)).is_some(),
-        _ => false,
-    }
 }
 
 fn shortened(message: &str) -> &str {

@@ -45,7 +45,7 @@ fn reconcile(view: &View<'_>, key: &str) -> Outcome {
     };
     let (addresses, pending) = addresses(view, class);
     let (events, requeue_after) = events::due(view, &ingress.object, &state.findings, pending);
-    Outcome { transactions: with_addresses(ingress, addresses), events, requeue_after }
+    Outcome { transactions: with_addresses(ingress, addresses), events, requeue_after, ..Outcome::done() }
 }
 
 /// The addresses of a class as Ingresses have them; if there are none, why.

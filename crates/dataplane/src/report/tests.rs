@@ -128,3 +128,34 @@ fn rules_are_rendered_as_text() {
     let nothing = Snapshot { ports: Vec::new(), ..snapshot(planner.plan(), true) };
     assert!(rules(&nothing).starts_with("# no port"));
 }
+
+/// The client computes the same plan from this (`cli::why::node_view`).
+#[test]
+fn redirects_are_reported_with_all_that_decides() {
+    let mut planner = plan();
+    let service: Service = serde_json::from_value(json!({
+        "metadata": {"namespace": "default", "name": "public-waypost", "annotations": {"waypost.dev/gateway": "public"}},
+        "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.6", "ports": [{"name": "tcp-80", "port": 80}]},
+        "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}},
+    }))
+    .expect("a Service");
+    let target = ServicePortName { service: "default/web".into(), port: "http".into() };
+    let redirect = Redirect {
+        service: "default/public-waypost".into(),
+        port: "tcp-80".into(),
+        protocol: Protocol::Tcp,
+        listener: "192.0.2.1:41000".parse().expect("an address"),
+        direct: Some(target.clone()),
+        backends: [target].into(),
+    };
+    planner.update_all([Update::Service(Box::new(service)), Update::Redirects(Arc::new([redirect].into()))]);
+    let report = report(&snapshot(planner.plan(), true), &LastSync::default(), &Traffic::default());
+    let ports = report["services"]["default/public-waypost"]["ports"].as_array().expect("ports");
+    let [redirected] = &ports.iter().filter(|port| port["redirected"] == true).collect::<Vec<_>>()[..] else {
+        panic!("{ports:?}")
+    };
+    let web = json!({"service": "default/web", "port": "http"});
+    assert_eq!(redirected["redirect"], json!({"listener": "192.0.2.1:41000", "direct": web, "backends": [web]}));
+    assert_eq!(redirected["backends"].as_array().map(Vec::len), Some(2), "{redirected}");
+    assert!(ports.iter().filter(|port| port["redirected"] == false).all(|port| port["redirect"].is_null()));
+}

@@ -100,18 +100,23 @@ impl Layer7<'_> {
 
     /// The parent of an object does not exist.
     pub(super) fn parent_missing(&self, of: Kind, own: &str, kind: Kind, key: &str) -> Finding {
+        let hint = self.memo.hint(kind.name(), key, || self.other_parent(kind, key));
+        let message = format!("{} {key}, its parent, does not exist{hint}", kind.name());
+        Finding::new(code::PARENT_MISSING, message, kubectl("edit", of.name(), own))
+    }
+
+    /// The parent that was probably meant, or those there are, as the end of a sentence.
+    fn other_parent(&self, kind: Kind, key: &str) -> String {
         let keys: Vec<&str> = match kind {
             Kind::ListenerSet => self.objects.sets.keys().map(|key| &**key).collect(),
             _ => self.objects.gateways.keys().map(|key| &**key).collect(),
         };
-        let hint = match near::key(key, keys.iter().copied()) {
+        match near::key(key, keys.iter().copied()) {
             Some(near) if namespace_of(near) == namespace_of(key) => format!("; did you mean {}?", name_of(near)),
             Some(near) => format!("; there is {near}: add namespace: {} to the parentRef", namespace_of(near)),
             None if keys.is_empty() => format!("; there is no {}", kind.name()),
             None => format!("; there is {}", list(&keys, near::NAMED)),
-        };
-        let message = format!("{} {key}, its parent, does not exist{hint}", kind.name());
-        Finding::new(code::PARENT_MISSING, message, kubectl("edit", of.name(), own))
+        }
     }
 
     fn not_attached(&self, id: &RouteId, route: &Route, reference: &ParentRef) -> Finding {

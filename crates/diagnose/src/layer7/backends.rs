@@ -2,9 +2,11 @@
 //!
 //! In: the references as written, and the targets that `routing` found for them. Out: findings.
 
+use std::sync::Arc;
+
 use api::view::gateway_api::{BackendRef, Filter, FilterKind, ObjectRef};
 use api::view::service::TargetPort;
-use routing::model::{InvalidTarget, RouteId, RouteKind, ServiceTarget, Target};
+use routing::model::{InvalidTarget, RouteId, RouteKind, Rule, ServiceTarget, Target};
 
 use super::grants::{self, Reference};
 use super::objects::Route;
@@ -124,11 +126,12 @@ impl Layer7<'_> {
 
     /// A Service that does not exist, with the one that was probably meant.
     pub(super) fn service_missing(&self, place: &str, key: &str, fix: String) -> Finding {
-        let hint = match near::key(key, self.snapshot.services().keys().map(String::as_str)) {
+        let services = || self.snapshot.services().keys().map(String::as_str);
+        let hint = self.memo.hint("Service", key, || match near::key(key, services()) {
             Some(near) if namespace_of(near) == namespace_of(key) => format!("; did you mean {}?", name_of(near)),
             Some(near) => format!("; there is {near}"),
             None => String::new(),
-        };
+        });
         Finding::new(code::BACKEND_MISSING, format!("{place}: Service {key} does not exist{hint}"), fix)
     }
 
@@ -138,7 +141,8 @@ impl Layer7<'_> {
             return None;
         }
         let key = &*target.service;
-        let verdict = self.snapshot.diagnosis(key).filter(|_| self.has_pods).and_then(|diagnosis| {
+        let verdict = self.memo.cause(&target.service, || {
+            let diagnosis = self.snapshot.diagnosis(key).filter(|_| self.has_pods)?;
             // The address does not count: the gateway sends to endpoints.
             let endpoints = diagnosis.endpoints?.err();
             diagnosis.pods.err().or(endpoints)
@@ -170,14 +174,9 @@ impl Layer7<'_> {
     }
 
     /// The findings for the backends of an Ingress that have no ready endpoint.
-    pub(super) fn ingress_backends(&self, key: &str, class: &str) -> Vec<Finding> {
-        let Some(gateway) = self.ingresses.gateway(class) else { return Vec::new() };
-        let own = gateway
-            .table
-            .rules()
-            .filter(|(_, _, rule)| rule.route.kind == RouteKind::Ingress && *rule.route.key == *key);
-        let finding = |(host, _, rule): (Option<&std::sync::Arc<str>>, _, &std::sync::Arc<routing::model::Rule>)| {
-            let place = format!("host {}", host.map_or("*", |host| host));
+    pub(super) fn ingress_backends(&self, key: &str) -> Vec<Finding> {
+        let finding = |(host, rule): &(Option<Arc<str>>, Arc<Rule>)| {
+            let place = format!("host {}", host.as_deref().unwrap_or("*"));
             let used = rule.backends.iter().filter(|backend| backend.weight > 0);
             used.filter_map(|backend| match &backend.target {
                 Target::Service(target) => self.not_ready(target, &place),
@@ -185,12 +184,12 @@ impl Layer7<'_> {
             })
             .collect::<Vec<_>>()
         };
-        own.flat_map(finding).collect()
+        self.rules_of_ingress(key).iter().flat_map(finding).collect()
     }
 }
 
 /// The references of the mirrors among filters.
-fn mirrored(filters: &[Filter]) -> impl Iterator<Item = &ObjectRef> {
+pub(super) fn mirrored(filters: &[Filter]) -> impl Iterator<Item = &ObjectRef> {
     let mirrors = filters.iter().filter(|filter| filter.kind == FilterKind::RequestMirror);
     mirrors.filter_map(|filter| filter.request_mirror.as_ref()).map(|mirror| &mirror.backend_ref.object)
 }

@@ -7,6 +7,7 @@
 //! In: the key of an object. Out: an [`Explanation`], a tree of items that renders as text and as JSON.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use routing::cluster::ListenerState;
 use routing::model::{Backend, ListenerId, RouteId, Rule, Target};
@@ -38,8 +39,8 @@ pub struct Explanation {
 /// A part of an explanation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Item {
-    /// What it is: `parent`, `listener`, `route`, `host`, `rule`, `match`, `filter`, `backend`, `endpoint`, `address`,
-    /// `hostnames`, `class`, `target`, `more`.
+    /// What it is: `parent`, `listener`, `route`, `host`, `rule`, `match`, `filter`, `timeout`, `retry`, `backend`,
+    /// `endpoint`, `address`, `hostnames`, `class`, `target`, `policy`, `more`.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
@@ -104,6 +105,7 @@ impl Layer7<'_> {
         items.extend(route.parents().iter().map(|reference| self.explain_parent(id, reference)));
         let is_ours = self.cluster.route(id).is_some_and(|state| !state.parents.is_empty());
         items.extend(self.explain_rules(id, route));
+        items.extend(self.policies_at_route(id, route));
         Some((is_ours, items))
     }
 
@@ -162,7 +164,7 @@ impl Layer7<'_> {
     fn rule_items(&self, rule: &Rule) -> Vec<Item> {
         let matches = matches::all(rule).into_iter().map(|text| Item::new("match", text, ""));
         let filters = rule.filters.iter().map(|filter| Item::new("filter", super::request::filter_text(filter), ""));
-        matches.chain(filters).chain(self.backend_items(&rule.backends)).collect()
+        matches.chain(filters).chain(limits(rule)).chain(self.backend_items(&rule.backends)).collect()
     }
 
     /// Backends with their shares and endpoints.
@@ -206,6 +208,7 @@ impl Layer7<'_> {
             Item::new("listenerSet", key.to_string(), says)
                 .with(set.listeners.iter().map(|one| self.explain_listener(one)))
         }));
+        items.extend(self.policies_at("Gateway", key));
         Some((true, items))
     }
 
@@ -218,18 +221,22 @@ impl Layer7<'_> {
         let says = if state.accepted.holds() { "attached" } else { &*state.accepted.message };
         let mut items = vec![Item::new("parent", format!("Gateway {}", state.gateway), says)];
         items.extend(state.listeners.iter().map(|one| self.explain_listener(one)));
+        items.extend(self.policies_at("ListenerSet", key));
         Some((true, items))
+    }
+
+    /// Whether a listener is served, and how many routes are attached to it.
+    pub(super) fn listener_says(&self, state: &ListenerState) -> String {
+        let attached = || format!("{} attached", count(state.attached_routes, "route"));
+        match (self.is_served(&state.id), state.programmed.holds()) {
+            (true, true) => format!("served; {}", attached()),
+            (true, false) => format!("{}; {}", state.programmed.message, attached()),
+            (false, _) => format!("not served: {}", state.programmed.message),
+        }
     }
 
     fn explain_listener(&self, state: &ListenerState) -> Item {
         let id = &state.id;
-        let says = match (self.is_served(id), state.programmed.holds()) {
-            (true, true) => format!("served; {} attached", count(state.attached_routes, "route")),
-            (true, false) => {
-                format!("{}; {} attached", state.programmed.message, count(state.attached_routes, "route"))
-            }
-            (false, _) => format!("not served: {}", state.programmed.message),
-        };
         let mut routes: Vec<Item> = self
             .cluster
             .attached(id)
@@ -241,7 +248,7 @@ impl Layer7<'_> {
             .collect();
         let more = state.attached_routes.saturating_sub(routes.len());
         routes.extend((more > 0).then(|| Item::new("more", format!("{more} more routes"), "")));
-        Item::new("listener", self.listener_text(id), says).with(routes)
+        Item::new("listener", self.listener_text(id), self.listener_says(state)).with(routes)
     }
 
     /// A listener with protocol, port and hostname: `http (HTTP 80, *.example.com)`.
@@ -270,10 +277,10 @@ impl Layer7<'_> {
         let addresses = self.snapshot.services().get(&*gateway.config.service).map(crate::Service::ingress);
         items.extend(addresses.into_iter().flatten().map(|address| Item::new("address", address, "")));
         let mut hosts: BTreeMap<String, Vec<Item>> = BTreeMap::new();
-        for (host, _, rule) in gateway.table.rules().filter(|(_, _, rule)| *rule.route.key == *key) {
+        for (host, rule) in self.rules_of_ingress(key) {
             let name = matches::all(rule).join("; ");
             let item = Item::new("rule", name, broken(rule)).with(self.backend_items(&rule.backends));
-            hosts.entry(host.map_or("*", |host| host).to_owned()).or_default().push(item);
+            hosts.entry(host.as_deref().unwrap_or("*").to_owned()).or_default().push(item);
         }
         items.extend(hosts.into_iter().map(|(host, rules)| {
             let secret = gateway.certificates.find(Some(&host));
@@ -284,6 +291,22 @@ impl Layer7<'_> {
     }
 }
 
-fn broken(rule: &Rule) -> String {
+/// Timeouts and retries of a rule.
+fn limits(rule: &Rule) -> Vec<Item> {
+    let limit = |name: &str, limit: Option<Duration>| {
+        let limit = limit?;
+        let says = if limit.is_zero() { "none".to_owned() } else { format!("{limit:?}") };
+        Some(Item::new("timeout", name, says))
+    };
+    let retry = rule.retry.as_ref().map(|retry| {
+        let codes: Vec<String> = retry.codes.iter().map(u16::to_string).collect();
+        let on = if codes.is_empty() { String::new() } else { format!(" after status {}", list(&codes, usize::MAX)) };
+        Item::new("retry", count(retry.attempts as usize, "time"), on.trim_start().to_owned())
+    });
+    let timeouts = [limit("request", rule.request_timeout), limit("backendRequest", rule.backend_timeout)];
+    timeouts.into_iter().flatten().chain(retry).collect()
+}
+
+pub(super) fn broken(rule: &Rule) -> String {
     rule.broken.as_ref().map(|why| format!("requests fail with status 500: {why}")).unwrap_or_default()
 }

@@ -122,7 +122,7 @@ impl Layer7<'_> {
     }
 
     /// The findings for a listener.
-    fn listener_findings(&self, listener: &Listener, state: &ListenerState) -> Vec<Finding> {
+    pub(super) fn listener_findings(&self, listener: &Listener, state: &ListenerState) -> Vec<Finding> {
         let (kind, key) = (owner_kind(&state.id), owner(&state.id));
         let place = format!("listener {}", listener.name);
         let edit = || kubectl("edit", kind.name(), key);

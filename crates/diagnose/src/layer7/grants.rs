@@ -1,6 +1,7 @@
 //! References to objects of other namespaces, and the ReferenceGrant that would permit one.
 
 use api::view::gateway_api::GROUP;
+use routing::cluster::not_permitted;
 use serde_json::{Value, json};
 
 use super::{Layer7, code, name_of, namespace_of};
@@ -33,11 +34,7 @@ impl Layer7<'_> {
 /// The finding for a reference without grant; `place` says where the reference is. The evidence is the grant as YAML.
 pub(super) fn missing(reference: Reference<'_>, place: &str) -> Finding {
     let Reference { from, own, to, key } = reference;
-    let message = format!(
-        "{place}: {to} {key} is in another namespace, and no ReferenceGrant there permits {from}s of namespace {} to refer \
-         to it",
-        namespace_of(own)
-    );
+    let message = format!("{place}: {}", not_permitted((from, namespace_of(own)), (to, key)));
     let grant = grant(reference);
     let fix = format!("echo {} | kubectl apply -f -", quoted(&grant.to_string()));
     let mut finding = Finding::new(code::REFERENCE_NOT_PERMITTED, message, fix);

@@ -11,13 +11,15 @@ impl Layer7<'_> {
     /// The findings for an Ingress.
     pub(super) fn ingress_findings(&self, key: &str) -> Vec<Finding> {
         let Some(state) = self.ingresses.state(key) else { return Vec::new() };
-        let Some(class) = state.class else { return self.without_class(key).into_iter().collect() };
+        if state.class.is_none() {
+            return self.without_class(key).into_iter().collect();
+        }
         let edit = || kubectl("edit", "ingress", key);
         let finding = |one: &routing::ingress::Finding| {
             Finding::new(one.reason.as_str(), one.message.clone(), edit()).at(level(one.reason))
         };
         let mut found: Vec<Finding> = state.findings.iter().map(finding).collect();
-        found.extend(self.ingress_backends(key, &class));
+        found.extend(self.ingress_backends(key));
         found
     }
 

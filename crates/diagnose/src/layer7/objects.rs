@@ -11,133 +11,18 @@ use api::view::gateway_api::{
     BackendRef, BackendTlsPolicy, Filter, Gateway, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ParentRef,
     ReferenceGrant, StreamRoute,
 };
-use api::view::{Ingress, IngressClass, ObjectMeta, StringMap};
+use api::view::{self, Ingress, IngressClass, ObjectMeta, StringMap, TrafficPolicy};
 use routing::cluster::{CaState, Change, Cluster, Options, SecretState};
 use routing::ingress::{self, Ingresses};
 use routing::model::{RouteId, RouteKind};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use super::kind::Kind;
 pub use api::view::gateway_api::Material;
 
-use super::Subject;
+use crate::model::of;
 use crate::snapshot::{Object, Snapshot};
-
-/// A kind of objects that layer 7 depends on, besides Services, EndpointSlices, Secrets and ConfigMaps.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
-    /// GatewayClass.
-    GatewayClass,
-    /// Gateway.
-    Gateway,
-    /// ListenerSet.
-    ListenerSet,
-    /// HTTPRoute.
-    HttpRoute,
-    /// GRPCRoute.
-    GrpcRoute,
-    /// TLSRoute.
-    TlsRoute,
-    /// TCPRoute.
-    TcpRoute,
-    /// UDPRoute.
-    UdpRoute,
-    /// ReferenceGrant.
-    ReferenceGrant,
-    /// BackendTLSPolicy.
-    BackendTlsPolicy,
-    /// Namespace.
-    Namespace,
-    /// IngressClass.
-    IngressClass,
-    /// Ingress.
-    Ingress,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 13] = [
-        Self::GatewayClass,
-        Self::Gateway,
-        Self::ListenerSet,
-        Self::HttpRoute,
-        Self::GrpcRoute,
-        Self::TlsRoute,
-        Self::TcpRoute,
-        Self::UdpRoute,
-        Self::ReferenceGrant,
-        Self::BackendTlsPolicy,
-        Self::Namespace,
-        Self::IngressClass,
-        Self::Ingress,
-    ];
-
-    /// Its name, as in `kind`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::GatewayClass => "GatewayClass",
-            Self::Gateway => "Gateway",
-            Self::ListenerSet => "ListenerSet",
-            Self::HttpRoute => "HTTPRoute",
-            Self::GrpcRoute => "GRPCRoute",
-            Self::TlsRoute => "TLSRoute",
-            Self::TcpRoute => "TCPRoute",
-            Self::UdpRoute => "UDPRoute",
-            Self::ReferenceGrant => "ReferenceGrant",
-            Self::BackendTlsPolicy => "BackendTLSPolicy",
-            Self::Namespace => "Namespace",
-            Self::IngressClass => "IngressClass",
-            Self::Ingress => "Ingress",
-        }
-    }
-
-    /// The path of the list of all its objects.
-    #[must_use]
-    pub const fn path(self) -> &'static str {
-        match self {
-            Self::GatewayClass => "/apis/gateway.networking.k8s.io/v1/gatewayclasses",
-            Self::Gateway => "/apis/gateway.networking.k8s.io/v1/gateways",
-            Self::ListenerSet => "/apis/gateway.networking.k8s.io/v1/listenersets",
-            Self::HttpRoute => "/apis/gateway.networking.k8s.io/v1/httproutes",
-            Self::GrpcRoute => "/apis/gateway.networking.k8s.io/v1/grpcroutes",
-            Self::TlsRoute => "/apis/gateway.networking.k8s.io/v1/tlsroutes",
-            Self::TcpRoute => "/apis/gateway.networking.k8s.io/v1/tcproutes",
-            Self::UdpRoute => "/apis/gateway.networking.k8s.io/v1/udproutes",
-            // In the version that every release serves.
-            Self::ReferenceGrant => "/apis/gateway.networking.k8s.io/v1beta1/referencegrants",
-            Self::BackendTlsPolicy => "/apis/gateway.networking.k8s.io/v1/backendtlspolicies",
-            Self::Namespace => "/api/v1/namespaces",
-            Self::IngressClass => "/apis/networking.k8s.io/v1/ingressclasses",
-            Self::Ingress => "/apis/networking.k8s.io/v1/ingresses",
-        }
-    }
-
-    /// The kind of a route.
-    #[must_use]
-    pub const fn of_route(kind: RouteKind) -> Self {
-        match kind {
-            RouteKind::Http => Self::HttpRoute,
-            RouteKind::Grpc => Self::GrpcRoute,
-            RouteKind::Tls => Self::TlsRoute,
-            RouteKind::Tcp => Self::TcpRoute,
-            RouteKind::Udp => Self::UdpRoute,
-            RouteKind::Ingress => Self::Ingress,
-        }
-    }
-
-    /// The route of this kind and key, where the kind is one of routes of the Gateway API.
-    #[must_use]
-    pub fn route(self, key: &str) -> Option<RouteId> {
-        RouteKind::named(self.name()).map(|kind| RouteId { kind, key: key.into() })
-    }
-
-    /// An object of this kind.
-    #[must_use]
-    pub fn subject(self, key: &str) -> Subject {
-        Subject { kind: self.name(), key: key.into() }
-    }
-}
 
 /// The lists; one that could not be read is absent.
 pub type Lists<'a> = BTreeMap<Kind, Vec<Object<'a>>>;
@@ -207,6 +92,18 @@ impl Route {
     }
 }
 
+impl Route {
+    /// The Services that its backends and mirrors name, by `namespace/name`; `own` is its key.
+    pub(super) fn services(&self, own: &str) -> BTreeSet<String> {
+        let rules = self.rules();
+        let backends = rules.iter().flat_map(|rule| rule.backends.iter().map(|backend| &backend.object));
+        let mirrors = rules.iter().flat_map(|rule| super::backends::mirrored(rule.filters));
+        let services =
+            backends.chain(mirrors).filter(|one| one.group().is_empty() && one.kind_or("Service") == "Service");
+        services.map(|one| one.key(super::namespace_of(own)).into()).collect()
+    }
+}
+
 /// Typed objects by key.
 #[derive(Debug, Default)]
 pub(super) struct Objects<'a> {
@@ -216,6 +113,7 @@ pub(super) struct Objects<'a> {
     pub(super) routes: BTreeMap<RouteId, Route>,
     pub(super) grants: BTreeMap<Arc<str>, Arc<ReferenceGrant>>,
     pub(super) policies: BTreeMap<Arc<str>, Arc<BackendTlsPolicy>>,
+    pub(super) traffic_policies: BTreeMap<Arc<str>, Arc<TrafficPolicy>>,
     pub(super) namespaces: BTreeMap<Arc<str>, StringMap>,
     pub(super) ingress_classes: BTreeMap<Arc<str>, Arc<IngressClass>>,
     pub(super) ingresses: BTreeMap<Arc<str>, Arc<Ingress>>,
@@ -272,6 +170,7 @@ impl<'a> Objects<'a> {
             routes,
             grants: typed_grants(lists),
             policies: typed(lists, Kind::BackendTlsPolicy, |one: &mut BackendTlsPolicy| &mut one.metadata),
+            traffic_policies: typed(lists, Kind::TrafficPolicy, |one: &mut TrafficPolicy| &mut one.metadata),
             namespaces: namespaces.map(|object| (object.name().into(), labels(object))).collect(),
             ingress_classes: typed(lists, Kind::IngressClass, |one: &mut IngressClass| &mut one.metadata),
             ingresses: typed(lists, Kind::Ingress, |one: &mut Ingress| &mut one.metadata),
@@ -302,6 +201,9 @@ impl<'a> Objects<'a> {
         all.extend(self.sets.iter().map(|(key, one)| Change::ListenerSet(key.clone(), Some(one.clone()))));
         all.extend(self.grants.iter().map(|(key, one)| Change::ReferenceGrant(key.clone(), Some(one.clone()))));
         all.extend(self.policies.iter().map(|(key, one)| Change::BackendTlsPolicy(key.clone(), Some(one.clone()))));
+        all.extend(
+            self.traffic_policies.iter().map(|(key, one)| Change::TrafficPolicy(key.clone(), Some(one.clone()))),
+        );
         all.extend(self.namespaces.iter().map(|(key, one)| Change::Namespace(key.clone(), Some(one.clone()))));
         all.extend(
             snapshot
@@ -310,7 +212,11 @@ impl<'a> Objects<'a> {
                 .map(|(key, service)| Change::Service(key.as_str().into(), Some(Arc::new((**service).clone())))),
         );
         all.extend(self.routes.iter().filter_map(|(id, route)| route_change(id, route)));
+        let passwords: BTreeSet<Material> = self.traffic_policies.values().flat_map(|one| one.materials()).collect();
         all.extend(materials(lists).into_iter().map(|material| match &material {
+            Material::Secret(key) if passwords.contains(&material) => {
+                Change::Secret((**key).into(), passwords_of(known.get(&material)))
+            }
             Material::Secret(key) => Change::Secret((**key).into(), secret(known.get(&material))),
             Material::ConfigMap(key) => Change::ConfigMap((**key).into(), authorities(known.get(&material))),
         }));
@@ -388,6 +294,9 @@ pub fn materials(lists: &Lists<'_>) -> BTreeSet<Material> {
     for one in typed(lists, Kind::BackendTlsPolicy, |one: &mut BackendTlsPolicy| &mut one.metadata).values() {
         all.extend(one.materials());
     }
+    for one in typed(lists, Kind::TrafficPolicy, |one: &mut TrafficPolicy| &mut one.metadata).values() {
+        all.extend(one.materials());
+    }
     for one in typed(lists, Kind::Ingress, |one: &mut Ingress| &mut one.metadata).values() {
         let names = one.spec.tls.iter().map(|tls| &tls.secret_name).filter(|name| !name.is_empty());
         all.extend(names.map(|name| Material::Secret(format!("{}/{name}", one.metadata.namespace).into())));
@@ -409,6 +318,17 @@ fn secret(object: Option<&MaterialObject<'_>>) -> Option<SecretState> {
         Some(key) => SecretState::Invalid(format!("it has no {key}")),
         None => SecretState::Certificate,
     })
+}
+
+/// A Secret as passwords of a TrafficPolicy.
+fn passwords_of(object: Option<&MaterialObject<'_>>) -> Option<SecretState> {
+    match object {
+        Some(MaterialObject::Found(secret)) if of::<view::Secret>(secret).has_passwords() => {
+            Some(SecretState::Passwords)
+        }
+        Some(MaterialObject::Unreadable) | None => Some(SecretState::Passwords),
+        other => secret(other),
+    }
 }
 
 fn authorities(object: Option<&MaterialObject<'_>>) -> Option<CaState> {

@@ -306,7 +306,7 @@ impl Layer7<'_> {
             candidate.findings.extend(self.of(Kind::Gateway, &config.key));
         }
         if let Some(taken) = &candidate.taken
-            && let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == taken.route.kind)
+            && let Some(kind) = Kind::named(taken.route.kind)
             && candidate.answer.is_failure()
         {
             candidate.findings.extend(self.of(kind, &taken.route.key));

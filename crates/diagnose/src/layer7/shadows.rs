@@ -11,6 +11,9 @@ use super::objects::Kind;
 use super::{Layer7, code, kubectl, matches};
 use crate::finding::{Finding, Level};
 
+/// The most matches that are compared: further ones are not looked at.
+const COMPARED: usize = 100_000;
+
 /// Shadowed matches by route.
 pub(super) type Shadows = BTreeMap<RouteId, BTreeSet<Shadow>>;
 
@@ -55,20 +58,22 @@ impl Layer7<'_> {
         let configs = self.cluster.configs();
         let listeners = configs.flat_map(|config| config.listeners.iter().map(|listener| &listener.id));
         let mut shadows = Shadows::new();
+        let mut room = COMPARED;
         for listener in listeners {
-            self.add_shadows(listener, &mut shadows);
+            self.add_shadows(listener, &mut shadows, &mut room);
         }
         shadows
     }
 
-    fn add_shadows(&self, listener: &ListenerId, shadows: &mut Shadows) {
+    fn add_shadows(&self, listener: &ListenerId, shadows: &mut Shadows, room: &mut usize) {
         let mut same: BTreeMap<Same, BTreeSet<Order>> = BTreeMap::new();
         for (id, state, hostnames) in self.cluster.attached(listener) {
             let any = hostnames.is_empty().then_some(None);
             let hosts: Vec<Option<Arc<str>>> = any.into_iter().chain(hostnames.iter().cloned().map(Some)).collect();
             let order = |rule, place| (state.created.clone(), id.key.clone(), id.kind, rule, place);
             let mut add = |condition: &str, order: Order| {
-                for host in &hosts {
+                for host in hosts.iter().take(*room) {
+                    *room -= 1;
                     let key = (id.kind == RouteKind::Grpc, host.clone(), condition.to_owned());
                     same.entry(key).or_default().insert(order.clone());
                 }

@@ -111,6 +111,11 @@ impl LoggedConnection {
         };
     }
 
+    /// Notes the TLS of QUIC, which ends here.
+    pub(crate) fn quic(&mut self, server_name: Option<&str>) {
+        (self.server_name, self.tls_version) = (server_name.map(Into::into), Some("TLSv1.3"));
+    }
+
     /// Notes the server name of TLS that ends elsewhere.
     pub(crate) fn server_name(&mut self, name: Option<&str>) {
         self.server_name = name.map(Into::into);
@@ -177,6 +182,7 @@ const fn protocol(version: Version) -> &'static str {
     match version {
         Version::HTTP_10 => "HTTP/1.0",
         Version::HTTP_2 => "HTTP/2.0",
+        Version::HTTP_3 => "HTTP/3.0",
         _ => "HTTP/1.1",
     }
 }

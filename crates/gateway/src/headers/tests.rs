@@ -147,6 +147,42 @@ fn ambiguous_requests_are_rejected() {
     assert_eq!(status(Method::CONNECT, Version::HTTP_2, &[]), Err(405));
 }
 
+#[test]
+fn malformed_hosts_and_targets_are_rejected() {
+    let status = |uri: &str, version: Version, seen: &[(&str, &str)]| {
+        check(&request(uri, version, seen)).map_err(|rejection| rejection.status.as_u16())
+    };
+    for good in
+        ["", "a", "A.example", "a_b.example:80", "a.example:", "192.0.2.1:8080", "[2001:db8::1]", "[::1]:443", "%61"]
+    {
+        assert_eq!(status("/", Version::HTTP_11, &[("host", good)]), Ok(()), "{good}");
+        assert_eq!(status("/", Version::HTTP_2, &[("host", good)]), Ok(()), "{good}");
+    }
+    for bad in [
+        "a b", " ", "a/b", "u@a", "a:80:80", "a:port", "a:123456", ":80", "a<b", "a\\", "a?b", "a#b", "\"a\"", "[::1",
+        "[]", "[::1]x", "[::1]:x", "::1", "ä",
+    ] {
+        assert_eq!(status("/", Version::HTTP_11, &[("host", bad)]), Err(400), "{bad}");
+        assert_eq!(status("/", Version::HTTP_2, &[("host", bad)]), Err(400), "{bad}");
+    }
+    assert_eq!(status("http://a.example/x", Version::HTTP_11, &[("host", "other")]), Ok(()));
+    assert_eq!(status("http://u@a.example/x", Version::HTTP_11, &[("host", "a")]), Err(400));
+    assert_eq!(status("http://u@a.example/x", Version::HTTP_2, &[]), Err(400));
+    assert_eq!(status("a.example", Version::HTTP_11, &[("host", "a")]), Err(400), "a target for CONNECT only");
+}
+
+#[test]
+fn targets_with_a_query_have_a_path() {
+    let status = |uri, version, headers: &[_]| {
+        check(&request(uri, version, headers)).map_err(|rejection| rejection.status.as_u16())
+    };
+    for (version, headers) in [(Version::HTTP_11, &[("host", "a")][..]), (Version::HTTP_2, &[])] {
+        assert_eq!(status("http://a.example?shared", version, headers), Err(400), "{version:?}");
+        assert_eq!(status("http://a.example/?shared", version, headers), Ok(()), "{version:?}");
+        assert_eq!(status("http://a.example", version, headers), Ok(()), "{version:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn pods_get_one_host_and_the_client_last_in_x_forwarded_for(

@@ -117,7 +117,7 @@ impl RoutingMetrics {
         series(&self.0.backends, service, &port.to_string())
     }
 
-    /// Sets the number of Secrets and ConfigMaps of policies that are not read.
+    /// Sets the number of Secrets and ConfigMaps that are not read.
     pub(crate) fn set_unread(&self, count: usize) {
         self.0.unread.store(count, Relaxed);
     }
@@ -209,7 +209,7 @@ impl RoutingMetrics {
         let unread = i64::try_from(self.0.unread.load(Relaxed)).unwrap_or(i64::MAX);
         let mut gauge = encoder.encode_descriptor(
             "waypost_gateway_unread_references",
-            "Secrets and ConfigMaps of policies that are not read because their namespace has too many",
+            "Secrets and ConfigMaps of Ingresses, Gateways and policies that are not read because their namespace has too many",
             None,
             MetricType::Gauge,
         )?;

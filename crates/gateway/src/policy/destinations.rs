@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use client::tls::RootsError;
 use http::Uri;
 use parking_lot::Mutex;
 use rustls::RootCertStore;
@@ -21,7 +22,6 @@ use super::external_auth::is_tls;
 use crate::clock::Clock;
 use crate::endpoints::EndpointSet;
 use crate::limits::Limits;
-use crate::tls::UpstreamTls;
 use crate::tls::backend::{self, Expected};
 use crate::upstream::{Counters, Upstream};
 
@@ -54,6 +54,8 @@ pub(super) struct Destinations {
     clock: AtomicU64,
     lookups: Arc<Semaphore>,
     roots: OnceCell<Arc<RootCertStore>>,
+    /// Reads the CAs of this machine.
+    read_roots: fn() -> Result<RootCertStore, RootsError>,
     limits: Limits,
     workers: usize,
     permits: Permits,
@@ -62,8 +64,16 @@ pub(super) struct Destinations {
 struct Destination {
     upstream: Arc<Upstream>,
     used: AtomicU64,
-    /// When the addresses are looked up again.
-    expires: AsyncMutex<Option<Instant>>,
+    /// None before the first lookup.
+    lookup: AsyncMutex<Option<Lookup>>,
+}
+
+/// A lookup of addresses.
+#[derive(Clone, Copy)]
+struct Lookup {
+    at: Instant,
+    /// How long what was found is used.
+    lifetime: Duration,
 }
 
 impl Place {
@@ -97,6 +107,7 @@ impl Destinations {
             clock: AtomicU64::new(0),
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             roots: OnceCell::new(),
+            read_roots: client::tls::system_roots,
             limits,
             workers,
             permits,
@@ -105,24 +116,34 @@ impl Destinations {
 
     /// The upstream of a place; none if it has no address that may be used.
     pub(super) async fn find(&self, place: &Place) -> Option<Arc<Upstream>> {
-        let destination = match self.known(place) {
-            Some(destination) => destination,
-            None => self.insert(place, self.tls(place).await),
-        };
-        let mut expires = destination.expires.lock().await;
-        if expires.is_none_or(|at| at <= Instant::now()) {
-            let found = self.resolve(place).await;
+        let destination = self.known(place).unwrap_or_else(|| self.insert(place));
+        let mut lookup = destination.lookup.lock().await;
+        if lookup.is_none_or(|last| last.at.elapsed() >= last.lifetime) {
+            // Without CAs there is no address: a connection to it would be without TLS, or fail.
+            let is_secure = !place.is_tls || self.secure(&destination.upstream, place).await;
+            let found = if is_secure { self.resolve(place).await } else { None };
             let has_some = found.as_ref().is_some_and(|usable| !usable.is_empty());
             let lifetime = if has_some { LIFETIME } else { PAUSE };
-            *expires = Some(Instant::now() + lifetime);
+            *lookup = Some(Lookup { at: Instant::now(), lifetime });
             // What was found before is better than nothing, unless it may not be used any longer.
             if let Some(usable) = found {
                 destination.upstream.update(&EndpointSet { usable, elsewhere: 0 }, self.workers);
             }
         }
-        drop(expires);
+        drop(lookup);
         let has_address = !destination.upstream.backends.load().all().is_empty();
         has_address.then(|| Arc::clone(&destination.upstream))
+    }
+
+    /// Has the addresses of a place looked up soon: the server there did not answer as expected.
+    pub(super) fn doubt(&self, place: &Place) {
+        let Some(destination) = self.known(place) else { return };
+        // Otherwise a lookup is on the way.
+        if let Ok(mut lookup) = destination.lookup.try_lock()
+            && let Some(last) = lookup.as_mut()
+        {
+            last.lifetime = PAUSE;
+        }
     }
 
     /// Closes connections that are idle since before `before`.
@@ -140,7 +161,7 @@ impl Destinations {
     }
 
     /// A place that is known from now on. The one that was not used for the longest time makes room.
-    fn insert(&self, place: &Place, tls: Option<Arc<UpstreamTls>>) -> Arc<Destination> {
+    fn insert(&self, place: &Place) -> Arc<Destination> {
         let now = self.clock.fetch_add(1, Relaxed);
         let mut known = self.known.lock();
         if let Some(destination) = known.get(place) {
@@ -152,22 +173,22 @@ impl Destinations {
         }
         // It is named in messages of error pages, which no client sees.
         let upstream =
-            Arc::new(Upstream::new(&place.host, false, self.limits, tls, Counters::default(), Clock::default()));
-        let (used, expires) = (AtomicU64::new(now), AsyncMutex::default());
-        let destination = Arc::new(Destination { upstream, used, expires });
+            Arc::new(Upstream::new(&place.host, false, self.limits, None, Counters::default(), Clock::default()));
+        let (used, lookup) = (AtomicU64::new(now), AsyncMutex::default());
+        let destination = Arc::new(Destination { upstream, used, lookup });
         known.insert(place.clone(), Arc::clone(&destination));
         destination
     }
 
-    /// TLS towards a place, if it has it. Nothing is locked meanwhile, because files are read.
-    async fn tls(&self, place: &Place) -> Option<Arc<UpstreamTls>> {
-        if !place.is_tls {
-            return None;
+    /// Has an upstream use TLS; false while the CAs of this machine cannot be read.
+    async fn secure(&self, upstream: &Upstream, place: &Place) -> bool {
+        if upstream.tls.load().is_some() {
+            return true;
         }
-        let roots = self.roots.get_or_try_init(read_roots).await.cloned();
-        let roots = roots.unwrap_or_else(|()| Arc::new(RootCertStore::empty()));
+        let Ok(roots) = self.roots.get_or_try_init(|| load(self.read_roots)).await else { return false };
         let expected = Expected { name: &place.host, names: &[], verify: true };
-        Some(Arc::new(backend::config(&expected, roots, None)))
+        upstream.tls.store(Some(Arc::new(backend::config(&expected, Arc::clone(roots), None))));
+        true
     }
 
     /// The addresses of a place that may be used; none if it cannot be resolved.
@@ -194,9 +215,9 @@ impl Destinations {
     }
 }
 
-/// The CAs of this machine.
-async fn read_roots() -> Result<Arc<RootCertStore>, ()> {
-    let found = tokio::task::spawn_blocking(client::tls::system_roots).await.map_err(drop)?;
+/// The CAs of this machine. Files are read, so this is done on another thread.
+async fn load(read: fn() -> Result<RootCertStore, RootsError>) -> Result<Arc<RootCertStore>, ()> {
+    let found = tokio::task::spawn_blocking(read).await.map_err(drop)?;
     found.map(Arc::new).map_err(|error| tracing::warn!(%error, "cannot read CAs of this machine"))
 }
 
@@ -266,8 +287,42 @@ mod tests {
         let place = place("http://192.0.2.1/").expect("a place");
         assert!(all.find(&place).await.is_some());
         is_own.store(true, Relaxed);
-        *all.known(&place).expect("a destination").expires.lock().await = None;
+        *all.known(&place).expect("a destination").lookup.lock().await = None;
         assert!(all.find(&place).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_place_with_tls_has_no_upstream_until_cas_can_be_read() {
+        static IS_READABLE: AtomicBool = AtomicBool::new(false);
+        let mut all = destinations(|_| true);
+        all.read_roots = || match IS_READABLE.load(Relaxed) {
+            true => Ok(RootCertStore::empty()),
+            false => Err(RootsError::NoSystemBundle),
+        };
+        let [secure, plain] = ["https://192.0.2.1/", "http://192.0.2.1/"].map(|url| place(url).expect("a place"));
+        assert!(all.find(&secure).await.is_none() && all.find(&plain).await.is_some());
+        let lookup = all.known(&secure).expect("a destination").lookup.lock().await.expect("a lookup");
+        assert_eq!(lookup.lifetime, PAUSE, "they are not read for each request");
+        IS_READABLE.store(true, Relaxed);
+        assert!(all.find(&secure).await.is_none());
+        *all.known(&secure).expect("a destination").lookup.lock().await = None;
+        let upstream = all.find(&secure).await.expect("an upstream");
+        assert!(upstream.tls.load().is_some());
+    }
+
+    #[tokio::test]
+    async fn addresses_that_do_not_answer_are_looked_up_again_after_a_pause() {
+        let all = destinations(|_| true);
+        let place = place("http://192.0.2.1/").expect("a place");
+        all.doubt(&place);
+        assert!(all.known(&place).is_none(), "what is not known is not remembered for that");
+        assert!(all.find(&place).await.is_some());
+        let destination = all.known(&place).expect("a destination");
+        let first = destination.lookup.lock().await.expect("a lookup");
+        assert_eq!(first.lifetime, LIFETIME);
+        all.doubt(&place);
+        let doubted = destination.lookup.lock().await.expect("a lookup");
+        assert_eq!((doubted.at, doubted.lifetime), (first.at, PAUSE));
     }
 
     #[tokio::test]

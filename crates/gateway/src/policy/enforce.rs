@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, CONNECTION, SET_COOKIE};
+use http::header::{AUTHORIZATION, CONNECTION, SET_COOKIE, TRAILER};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response, StatusCode, Uri};
@@ -179,6 +179,8 @@ impl Enforced {
         if self.layers.iter().any(|layer| layer.auth_server.is_some()) {
             // Backends may take `X_User` of the client for the `X-User` that a server grants.
             headers::drop_underscores(&mut parts.headers);
+            // And some merge trailers into headers. Only those that are announced are sent.
+            parts.headers.remove(TRAILER);
         }
         for layer in &self.layers {
             let Some((auth, server)) = &layer.auth_server else { continue };

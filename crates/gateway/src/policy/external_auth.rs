@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderName, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
+    CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderName, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    WWW_AUTHENTICATE,
 };
 use http::request::Parts;
 use http::uri::{PathAndQuery, Scheme};
@@ -33,6 +34,25 @@ use crate::upstream::Upstream;
 const LIMIT: Duration = Duration::from_secs(5);
 /// Bytes of a response body that are read so that its connection can be used again.
 const MAX_DRAINED: usize = 64 * 1024;
+/// Headers by which proxies describe a request. Servers may believe them more than the URL, and clients can send them.
+const CLAIMS: [HeaderName; 10] = [
+    FORWARDED,
+    HeaderName::from_static("x-forwarded-method"),
+    HeaderName::from_static("x-forwarded-path"),
+    HeaderName::from_static("x-forwarded-prefix"),
+    HeaderName::from_static("x-forwarded-scheme"),
+    HeaderName::from_static("x-forwarded-uri"),
+    HeaderName::from_static("x-original-host"),
+    HeaderName::from_static("x-original-uri"),
+    HeaderName::from_static("x-rewrite-url"),
+    HeaderName::from_static("x-scheme"),
+];
+/// Names the proxies on the way of a request (RFC 8586).
+const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
+/// This one among them.
+const OWN_NAME: &str = "waypost";
+/// The most requests to servers of which each authorises the one before: a server may be behind a gateway, too.
+const MAX_NESTED: usize = 3;
 /// Headers that responses cannot set: they frame and route the request.
 const FIXED: [HeaderName; 7] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, UPGRADE, TE, TRAILER];
 
@@ -86,9 +106,14 @@ impl AuthServer {
         parts: &Parts,
     ) -> Result<Granted, Denied> {
         let url = auth.url.render(&values(asked, parts));
+        if nesting(&parts.headers) >= MAX_NESTED {
+            tracing::debug!(url, "request for external authentication leads back to a rule that requires it");
+            return Err(unavailable());
+        }
         let answer = tokio::time::timeout(LIMIT, self.send(&url, auth, destinations, asked, parts));
         let Ok(Some(answer)) = answer.await else {
             tracing::debug!(url, "cannot ask server for external authentication");
+            self.doubt(&url, destinations);
             return Err(unavailable());
         };
         let (head, body) = answer.into_parts();
@@ -112,9 +137,16 @@ impl AuthServer {
             }
             status => {
                 tracing::debug!(url, %status, "unexpected response of server for external authentication");
+                self.doubt(&url, destinations);
                 Err(unavailable())
             }
         }
+    }
+
+    /// The addresses of the server may be those of before a change of its name.
+    fn doubt(&self, url: &str, destinations: &Destinations) {
+        let place = url.parse().ok().and_then(|uri| Place::of(&uri));
+        place.filter(|_| self.service.is_none()).iter().for_each(|place| destinations.doubt(place));
     }
 
     /// The response of the server; none if there is none.
@@ -154,14 +186,17 @@ impl AuthServer {
         head.uri = Uri::from(uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")));
         let original = format!("{}://{}{}", asked.scheme(), authority(parts), target(parts));
         let redirect = auth.request_redirect.render(&values(asked, parts));
+        CLAIMS.iter().for_each(|name| drop(head.headers.remove(name)));
         let fields = [
             (HOST, HeaderValue::from_str(uri.authority()?.as_str()).ok()?),
             (HeaderName::from_static("x-original-url"), HeaderValue::try_from(original).ok()?),
             (HeaderName::from_static("x-original-method"), HeaderValue::from_str(parts.method.as_str()).ok()?),
+            (HeaderName::from_static("x-forwarded-host"), HeaderValue::from_str(authority(parts)).ok()?),
             (HeaderName::from_static("x-real-ip"), asked.client.client.ip.clone()),
             (HeaderName::from_static("x-auth-request-redirect"), HeaderValue::try_from(redirect).ok()?),
         ];
         fields.into_iter().for_each(|(name, value)| drop(head.headers.insert(name, value)));
+        head.headers.append(CDN_LOOP, HeaderValue::from_static(OWN_NAME));
         head.headers.remove(CONTENT_LENGTH);
         if ![Method::GET, Method::HEAD].contains(&head.method) {
             head.headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
@@ -181,6 +216,12 @@ impl Granted {
             }
         }
     }
+}
+
+/// How many requests for external authentication led to this one.
+fn nesting(headers: &HeaderMap) -> usize {
+    let lists = headers.get_all(CDN_LOOP).iter().filter_map(|value| value.to_str().ok());
+    lists.flat_map(|list| list.split(',')).filter(|name| name.trim() == OWN_NAME).count()
 }
 
 fn unavailable() -> Denied {

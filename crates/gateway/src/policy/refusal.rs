@@ -1,4 +1,4 @@
-//! Requests that a policy refuses: why, and what the client is told.
+//! Requests that a policy refuses: the reason, and the response to the client.
 
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};

@@ -6,7 +6,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use rustls::server::Acceptor;
+use api::acme;
+use rustls::server::{Accepted, Acceptor};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -16,9 +17,11 @@ const MAX_HELLO: usize = 64 * 1024;
 const PIECE: usize = 4 * 1024;
 
 /// What a ClientHello says.
-pub(super) struct ClientHello {
+pub(crate) struct ClientHello {
     /// The server name (SNI), in lower case.
-    pub(super) server_name: Option<String>,
+    pub(crate) server_name: Option<String>,
+    /// Whether it offers the protocol of TLS-ALPN-01 challenges and no other, as RFC 8737 demands.
+    pub(crate) is_challenge: bool,
 }
 
 impl ClientHello {
@@ -46,11 +49,32 @@ impl ClientHello {
                 let accepted = acceptor.accept();
                 let accepted = accepted.map_err(|(error, _)| io::Error::new(io::ErrorKind::InvalidData, error))?;
                 if let Some(accepted) = accepted {
-                    let server_name = accepted.client_hello().server_name().map(str::to_ascii_lowercase);
-                    return Ok((bytes, Self { server_name }));
+                    return Ok((bytes, Self::of(&accepted)));
                 }
             }
         }
+    }
+
+    /// Reads a ClientHello from a handshake message without records, as QUIC carries it.
+    ///
+    /// # Errors
+    /// When it is invalid, not complete, or longer than a record.
+    pub(crate) fn of_message(message: &[u8]) -> io::Result<Self> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        let length = u16::try_from(message.len()).map_err(|_| invalid())?;
+        // A record of type `handshake`.
+        let record = [&[22, 3, 1][..], &length.to_be_bytes()[..], message].concat();
+        let (mut acceptor, mut rest) = (Acceptor::default(), &record[..]);
+        while !rest.is_empty() && acceptor.read_tls(&mut rest)? > 0 {}
+        let accepted = acceptor.accept().map_err(|(error, _)| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        accepted.as_ref().map(Self::of).ok_or_else(invalid)
+    }
+
+    fn of(accepted: &Accepted) -> Self {
+        let hello = accepted.client_hello();
+        let server_name = hello.server_name().map(str::to_ascii_lowercase);
+        let is_challenge = hello.alpn().is_some_and(|protocols| protocols.eq([acme::ALPN]));
+        Self { server_name, is_challenge }
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use routing::model::ListenerProtocol;
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -53,13 +54,21 @@ pub(crate) async fn serve(
             let _open = listener.metrics.open();
             let client = client("https").at(listener.config.id.clone());
             drop(table);
-            let Some(stream) = accept_tls(stream, &config, port_config, peer).await else { return };
-            let (_, tls) = stream.get_ref();
-            let (is_h2, client) = (is_h2(tls.alpn_protocol()), client.over(tls));
-            http_proxy::serve(stream, is_h2, client).await;
+            // The ClientHello is read apart only while there is a challenge.
+            if !port.challenges.has_tls(&port.gateway) {
+                return https(stream, &config, client, peer).await;
+            }
+            let Some((stream, hello)) = read_hello(stream, port_config).await else { return };
+            match challenge(port, &hello) {
+                Some(challenge) => drop(accept_tls(stream, &challenge, port_config, peer).await),
+                None => https(stream, &config, client, peer).await,
+            }
         }
         PortTable::Tls(hosts) => {
             let Some((stream, hello)) = read_hello(stream, port_config).await else { return };
+            if let Some(challenge) = challenge(port, &hello) {
+                return drop(accept_tls(stream, &challenge, port_config, peer).await);
+            }
             let name = hello.server_name.as_deref();
             let Some(listener) = hosts.find(name.unwrap_or_default()).cloned() else { return reset(stream.get_ref()) };
             drop(table);
@@ -74,8 +83,8 @@ pub(crate) async fn serve(
                 return by_stream(stream, reset, client, &listener, port_config).await;
             }
             let Some(config) = listener.tls.load_full() else { return reset(stream.get_ref()) };
-            let Some(stream) = accept_tls(stream, &config, port_config, peer).await else { return };
             if listener.config.protocol == ListenerProtocol::TlsTerminate {
+                let Some(stream) = accept_tls(stream, &config, port_config, peer).await else { return };
                 let reset = |stream: &tokio_rustls::server::TlsStream<Replayed>| reset(stream.get_ref().0.get_ref());
                 let mut logged = port_config.logged(peer);
                 if let Some(logged) = &mut logged {
@@ -84,12 +93,26 @@ pub(crate) async fn serve(
                 let client = StreamClient { peer, server_name: name, logged, protocol: "TLS" };
                 return by_stream(stream, reset, client, &listener, port_config).await;
             }
-            let (_, tls) = stream.get_ref();
-            let is_h2 = is_h2(tls.alpn_protocol());
-            let client = client("https").at(listener.config.id.clone()).over(tls);
-            http_proxy::serve(stream, is_h2, client).await;
+            https(stream, &config, client("https").at(listener.config.id.clone()), peer).await;
         }
     }
+}
+
+/// Serves HTTP after the TLS handshake.
+async fn https<I>(stream: I, config: &Arc<ServerConfig>, client: ClientConnection, peer: SocketAddr)
+where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let Some(stream) = accept_tls(stream, config, &client.port_config, peer).await else { return };
+    let (_, tls) = stream.get_ref();
+    let (is_h2, client) = (is_h2(tls.alpn_protocol()), client.over(tls));
+    http_proxy::serve(stream, is_h2, client).await;
+}
+
+/// The TLS that answers a challenge; the connection has served its purpose after the handshake.
+fn challenge(port: &RoutedPort, hello: &ClientHello) -> Option<Arc<ServerConfig>> {
+    let host = hello.server_name.as_deref().filter(|_| hello.is_challenge)?;
+    port.challenges.tls(&port.gateway, host)
 }
 
 /// Reads the ClientHello of a connection, which can be read again.

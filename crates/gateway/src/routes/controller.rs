@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use api::ip::parse_lenient;
 use api::view::gateway_api::{BackendTlsPolicy, Gateway, ListenerSet, Material};
-use api::view::{EndpointSlice, ObjectMeta, Secret, Service};
+use api::view::{EndpointSlice, ObjectMeta, Protocol, Secret, Service};
 use client::watch::{Object, Source};
 use routing::cluster::{Change, Cluster, Options, Touched};
 use routing::ingress;
-use routing::model::{GatewayConfig, ListenerId, RouteId, Rule, Target};
+use routing::model::{GatewayConfig, ListenerId, RouteId, RouteKind, Rule, Target};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{MissedTickBehavior, interval};
@@ -21,9 +21,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::feed::{Changed, Feed, Topic};
 use super::ingresses::{IngressClasses, Resources};
 use super::pools::Pools;
-use super::programmed::{Frontend, Programmed};
+use super::programmed::{Frontend, Problem, Programmed};
 use super::rule::{CompiledRule, CompiledStream};
-use super::secrets::{PolicySecrets, bounded};
+use super::secrets::{MOST_OF_LISTENERS, MOST_OF_POLICIES, PolicySecrets, References};
 use super::tables::Tables;
 use super::trust::{ConfigMap, Trust};
 use crate::controller::{Notice, Shared};
@@ -79,7 +79,7 @@ struct Routes {
     references_changed: bool,
     /// Secrets with passwords, to which the TrafficPolicies of rules refer.
     policy_secrets: PolicySecrets,
-    /// Namespaces whose policies refer to more than is watched.
+    /// Namespaces whose objects refer to more than is watched.
     beyond: BTreeMap<Box<str>, usize>,
     /// Services of Gateways and of classes of Ingresses.
     frontends: HashMap<Arc<str>, Frontend>,
@@ -92,7 +92,7 @@ struct Routes {
     dirty: BTreeSet<Arc<str>>,
     /// Secrets and ConfigMaps that changed.
     trust_changed: BTreeSet<Arc<str>>,
-    reported: BTreeSet<(Arc<str>, String)>,
+    reported: BTreeSet<(Arc<str>, Problem)>,
 }
 
 /// An object of which the labels matter.
@@ -202,6 +202,11 @@ impl Routes {
                 let state = self.trust.apply_config_map(&key, object.and_then(parse::<ConfigMap>).as_ref());
                 Change::ConfigMap(key, state)
             }
+            Topic::Challenges => {
+                let map = object.and_then(parse::<ConfigMap>).unwrap_or_default();
+                self.shared.challenges.set(&map.data);
+                return None;
+            }
         })
     }
 
@@ -218,27 +223,36 @@ impl Routes {
     fn wanted(&mut self) -> Option<BTreeSet<Material>> {
         let of_ingresses = self.ingresses.references_changed();
         (std::mem::take(&mut self.references_changed) || of_ingresses).then_some(())?;
-        let (mut wanted, mut of_policies) = (BTreeSet::new(), BTreeSet::new());
+        let (mut of_listeners, mut of_policies) = (References::default(), References::default());
         for ((topic, key), to) in &self.references {
             match topic {
                 Topic::Gateway if self.cluster.gateway(key).is_none() => {}
                 Topic::ListenerSet if self.cluster.listener_set(key).is_none() => {}
-                Topic::Gateway | Topic::ListenerSet => wanted.extend(to.iter().cloned()),
-                _ => of_policies.extend(to.iter().cloned()),
+                Topic::Gateway | Topic::ListenerSet => of_listeners.add(key, to.iter().cloned()),
+                _ => of_policies.add(key, to.iter().cloned()),
             }
         }
-        of_policies.extend(self.policy_secrets.materials());
-        let (of_policies, beyond) = bounded(of_policies);
-        wanted.extend(of_policies);
-        wanted.extend(self.ingresses.secrets());
+        for (ingress, secrets) in self.ingresses.secrets() {
+            of_listeners.add(ingress, secrets.iter().cloned().map(Material::Secret));
+        }
+        for secret in self.policy_secrets.keys() {
+            of_policies.add(secret, [Material::Secret((**secret).into())]);
+        }
+        let mut beyond = BTreeMap::new();
+        let mut wanted = of_listeners.bounded(MOST_OF_LISTENERS, &mut beyond);
+        wanted.extend(of_policies.bounded(MOST_OF_POLICIES, &mut beyond));
+        wanted.extend(self.ingresses.default_certificate());
         self.note_beyond(beyond);
         Some(wanted)
     }
 
-    /// Reports namespaces whose policies refer to more than is watched.
+    /// Reports namespaces whose objects refer to more than is watched.
     fn note_beyond(&mut self, beyond: BTreeMap<Box<str>, usize>) {
         for namespace in beyond.keys().filter(|namespace| !self.beyond.contains_key(*namespace)) {
-            tracing::warn!(namespace, "ignored Secrets and ConfigMaps of policies: the namespace has too many");
+            tracing::warn!(
+                namespace,
+                "ignored Secrets and ConfigMaps: the Ingresses, Gateways or policies of the namespace name too many"
+            );
         }
         self.shared.metrics.routing().set_unread(beyond.values().sum());
         self.beyond = beyond;
@@ -249,6 +263,13 @@ impl Routes {
         let frontend = service.map(|service| Frontend {
             vips: service.vips().filter_map(parse_lenient).collect(),
             sources: SourceRanges::of(&service.spec.load_balancer_source_ranges),
+            udp: service
+                .spec
+                .ports
+                .iter()
+                .filter(|port| port.protocol == Some(Protocol::Udp))
+                .map(|port| port.port)
+                .collect(),
         });
         if self.frontends.get(key) == frontend.as_ref() {
             return;
@@ -283,6 +304,14 @@ impl Routes {
         }
         for (listener, routes) in &by_listener {
             self.change_table(listener, routes);
+        }
+        // The program has the rule before the kernel sends it the connections.
+        let is_stream = |route: &RouteId| matches!(route.kind, RouteKind::Tcp | RouteKind::Udp);
+        let streams = by_listener.iter().filter(|(_, routes)| routes.iter().any(is_stream));
+        for gateway in streams.map(|(listener, _)| &listener.gateway).collect::<BTreeSet<_>>() {
+            if let Some(programmed) = self.programmed.get_mut(gateway) {
+                programmed.publish();
+            }
         }
         self.dirty.extend(touched.configs);
         for gateway in std::mem::take(&mut self.dirty) {
@@ -379,14 +408,15 @@ impl Routes {
     }
 
     /// Reports new problems of a Gateway.
-    fn report(&mut self, config: &GatewayConfig, problems: Vec<String>) {
+    fn report(&mut self, config: &GatewayConfig, problems: Vec<Problem>) {
         let key = &config.key;
         self.reported.retain(|(of, problem)| of != key || problems.contains(problem));
-        for message in problems {
-            if self.reported.insert((Arc::clone(key), message.clone())) {
+        for problem in problems {
+            if self.reported.insert((Arc::clone(key), problem.clone())) {
+                let Problem { reason, message } = problem;
                 let (namespace, name) = config.service.split_once('/').unwrap_or_default();
                 let (namespace, name) = (namespace.to_owned(), name.to_owned());
-                self.shared.emit(Notice { namespace, name, reason: "ListenerFailed", message });
+                self.shared.emit(Notice { namespace, name, reason, message });
             }
         }
     }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use api::acme;
 use api::gateway_api::watched;
 use api::kind::Kind;
 use api::kinds;
@@ -41,6 +42,8 @@ pub(super) enum Topic {
     EndpointSlice,
     Secret,
     ConfigMap,
+    /// The ConfigMap with answers to ACME challenges.
+    Challenges,
 }
 
 /// The kinds that are watched always.
@@ -176,6 +179,10 @@ impl Feed {
                 _ => all.optional(),
             };
             self.watch((topic, None), selection);
+        }
+        let (namespace, name) = acme::ANSWERS;
+        if let Ok(answers) = Selection::all(&kinds::configmap::KIND).within(namespace).named(name) {
+            self.watch((Topic::Challenges, None), answers.optional());
         }
     }
 

@@ -7,9 +7,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{EXPECT, HOST, ORIGIN};
+use api::acme;
+use http::header::{ALT_SVC, CACHE_CONTROL, CONTENT_TYPE, EXPECT, HOST, ORIGIN};
+use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use routing::filters::{Filters, RedirectRequest};
 use routing::hosts::{HostMap, host_of};
@@ -48,6 +50,9 @@ pub(crate) async fn answer(
     port: &RoutedPort,
     mut request: ClientRequest,
 ) -> Response<ResponseBody> {
+    if let Some(answer) = challenge(client, port, &request.parts) {
+        return answer;
+    }
     let (start, is_grpc) = (Instant::now(), headers::is_grpc(&request.parts));
     let (found, is_ingress) = find(client, port, &request, is_grpc);
     let mut answer = match found {
@@ -75,7 +80,33 @@ pub(crate) async fn answer(
     if is_ingress {
         ingress_headers::sign(answer.headers_mut());
     }
+    if let Some(alt_svc) = port.alt_svc.load().as_deref().filter(|_| client.listener.is_some()) {
+        answer.headers_mut().entry(ALT_SVC).or_insert_with(|| alt_svc.clone());
+    }
     answer
+}
+
+/// The answer to an HTTP-01 challenge, before any rule: redirects and authentication would prevent the validation. Requests with
+/// other tokens go to the routes, where another ACME client may have its own.
+fn challenge(client: &ClientConnection, port: &RoutedPort, parts: &Parts) -> Option<Response<ResponseBody>> {
+    let token = parts.uri.path().strip_prefix(acme::PATH)?.strip_prefix('/')?;
+    if client.listener.is_some() || !matches!(parts.method, Method::GET | Method::HEAD) {
+        return None;
+    }
+    let text = port.challenges.http(&port.gateway, &host_of(authority(parts)), token)?;
+    let mut answer = Response::new(ResponseBody::own(Some(text), Cause::Challenge));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Some(answer)
+}
+
+/// Host and port that a request names.
+fn authority(parts: &Parts) -> &str {
+    match parts.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => parts.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default(),
+    }
 }
 
 /// The status of a request without a response.
@@ -113,11 +144,7 @@ fn find(
     is_grpc: bool,
 ) -> (Result<Found, Cause>, bool) {
     let parts = &request.parts;
-    let authority = match parts.uri.authority() {
-        Some(authority) => authority.as_str(),
-        None => parts.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default(),
-    };
-    let host = host_of(authority);
+    let host = host_of(authority(parts));
     let view = RequestView {
         method: &parts.method,
         host: &host,
@@ -307,13 +334,9 @@ fn own_answer(
     }
     let redirect = filters.redirect.as_ref()?;
     let scheme = client.client.proto.to_str().unwrap_or("http");
-    let host = match parts.uri.authority() {
-        Some(authority) => authority.as_str(),
-        None => parts.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default(),
-    };
     let (status, location) = redirect.location(&RedirectRequest {
         scheme,
-        host: &host_of(host),
+        host: &host_of(authority(parts)),
         path: parts.uri.path(),
         query: parts.uri.query(),
         listener_port: listener.config.port,

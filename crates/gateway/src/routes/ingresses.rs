@@ -21,7 +21,7 @@ use routing::ingress::{Change, IngressTable, Ingresses, Touched};
 use routing::model::{GatewayConfig, Rule};
 
 use super::pools::Pools;
-use super::programmed::Frontend;
+use super::programmed::{Frontend, Problem};
 use super::rule::CompiledRule;
 use super::trust::Trust;
 use crate::controller::Shared;
@@ -126,12 +126,16 @@ impl IngressClasses {
         std::mem::take(&mut self.references_changed)
     }
 
-    /// The Secrets of all Ingresses that are served.
-    pub(super) fn secrets(&self) -> impl Iterator<Item = Material> {
-        let default = self.shared.ingress.default_certificate.iter().filter(|_| self.is_used());
+    /// The Secrets of each Ingress that is served.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = (&Arc<str>, &[Box<str>])> {
         let served = self.references.iter().filter(|(ingress, _)| self.engine.class(ingress).is_some());
-        let own = served.flat_map(|(_, secrets)| secrets.iter().cloned());
-        own.chain(default.map(|key| (**key).into())).map(Material::Secret)
+        served.map(|(ingress, secrets)| (ingress, &secrets[..]))
+    }
+
+    /// The Secret with the certificate for hosts that have none, if there is an Ingress to serve.
+    pub(super) fn default_certificate(&self) -> Option<Material> {
+        let key = self.shared.ingress.default_certificate.as_ref().filter(|_| self.is_used())?;
+        Some(Material::Secret((**key).into()))
     }
 
     /// Opens the ports of all classes again.
@@ -146,7 +150,7 @@ impl IngressClasses {
     }
 
     /// Applies what changed to what is served. Returns what failed, for each class that was programmed.
-    pub(super) fn program(&mut self, mut resources: Resources<'_>) -> Vec<(Arc<GatewayConfig>, Vec<String>)> {
+    pub(super) fn program(&mut self, mut resources: Resources<'_>) -> Vec<(Arc<GatewayConfig>, Vec<Problem>)> {
         let Touched { mut classes, mut hosts, .. } = std::mem::take(&mut self.touched);
         let dirty = std::mem::take(&mut self.dirty);
         let affected = |(_, class): &(&Arc<str>, &ServedClass)| class.must_certify(resources.changed, self.is_loading);

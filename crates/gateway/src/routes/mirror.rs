@@ -66,7 +66,7 @@ impl Copies {
         for upstream in self.receivers {
             let Some(turn) = Turn::take() else { return };
             let mut parts = (*head).clone();
-            let is_h2 = upstream.h2 || (parts.version == Version::HTTP_2 && headers::is_grpc(&parts));
+            let is_h2 = upstream.h2 || (parts.version >= Version::HTTP_2 && headers::is_grpc(&parts));
             let protocol = UpstreamProtocol { h2: is_h2, tls: upstream.tls.load().is_some() };
             if headers::prepare(&mut parts, &client.client, protocol, None, super::http::NO_HOST).is_err() {
                 continue;

@@ -72,9 +72,9 @@ pub(super) struct Settings {
 pub(crate) struct CompiledStream {
     /// For the access log.
     pub(crate) place: Arc<RulePlace>,
+    pub(super) rule: Arc<StreamRule>,
     rotation: Rotation,
     upstreams: Vec<Option<Arc<Upstream>>>,
-    policy: Option<Arc<routing::policy::Policy>>,
     pub(crate) metrics: Arc<RouteMetrics>,
 }
 
@@ -190,19 +190,19 @@ fn receivers(filters: &Filters, mirrors: &[Option<Arc<Upstream>>]) -> impl Itera
 
 impl CompiledStream {
     pub(super) fn new(
-        rule: &StreamRule,
+        rule: &Arc<StreamRule>,
         upstream: impl FnMut(&Target) -> Option<Arc<Upstream>>,
         metrics: Arc<RouteMetrics>,
     ) -> Self {
         let weights: Vec<u32> = rule.backends.iter().map(|backend| backend.weight).collect();
         let upstreams = rule.backends.iter().map(|backend| &backend.target).map(upstream).collect();
         let place = RulePlace::of_route(&rule.route);
-        Self { place, rotation: rotation(&weights), upstreams, policy: rule.policy.clone(), metrics }
+        Self { place, rule: Arc::clone(rule), rotation: rotation(&weights), upstreams, metrics }
     }
 
     /// Whether a client may connect; none may where a restriction cannot be enforced.
     pub(crate) fn admits(&self, client: IpAddr) -> bool {
-        self.policy.as_ref().is_none_or(|policy| policy.refuse.is_none() && policy.admits(client))
+        self.rule.policy.as_ref().is_none_or(|policy| policy.refuse.is_none() && policy.admits(client))
     }
 
     /// The upstream of the next connection or flow.

@@ -1,8 +1,8 @@
-//! Secrets and ConfigMaps of policies: which of them this node watches.
+//! Secrets and ConfigMaps: which of them this node watches.
 //!
 //! In: the rules of routes with the policies that hold for them at a listener; references. Out: a limited number of
-//! references for each namespace. Each is a watch of its own on every node, and whoever may write policies could demand any
-//! number.
+//! references for each namespace. Each is a watch of its own on every node, and whoever may write Ingresses, Gateways or
+//! policies could demand any number.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,8 +10,38 @@ use std::sync::Arc;
 use api::view::gateway_api::Material;
 use routing::model::{ListenerId, RouteId, Rule};
 
-/// Secrets and ConfigMaps of a namespace that are watched for policies; the first by name.
-const MAX_OF_NAMESPACE: usize = 256;
+/// Secrets and ConfigMaps that are watched for the policies of a namespace; the first by name.
+pub(super) const MOST_OF_POLICIES: usize = 256;
+/// Those for the Ingresses, Gateways and ListenerSets of a namespace.
+pub(super) const MOST_OF_LISTENERS: usize = 1000;
+
+/// References by the namespace of the objects that have them: nobody can exhaust the limit of others by naming their Secrets.
+#[derive(Default)]
+pub(super) struct References(BTreeMap<Box<str>, BTreeSet<Material>>);
+
+impl References {
+    /// Adds those of an object, by its key.
+    pub(super) fn add(&mut self, object: &str, to: impl IntoIterator<Item = Material>) {
+        let mut to = to.into_iter().peekable();
+        if to.peek().is_some() {
+            let namespace = object.split_once('/').map_or("", |(namespace, _)| namespace);
+            self.0.entry(namespace.into()).or_default().extend(to);
+        }
+    }
+
+    /// The references that are watched if these are the most of a namespace; how many of each namespace with more are not is
+    /// added to `beyond`.
+    pub(super) fn bounded(self, most: usize, beyond: &mut BTreeMap<Box<str>, usize>) -> BTreeSet<Material> {
+        let mut watched = BTreeSet::new();
+        for (namespace, all) in self.0 {
+            if let Some(more) = all.len().checked_sub(most).filter(|more| *more > 0) {
+                *beyond.entry(namespace).or_default() += more;
+            }
+            watched.extend(all.into_iter().take(most));
+        }
+        watched
+    }
+}
 
 /// Secrets with passwords that the rules of each route need at each listener.
 #[derive(Default)]
@@ -28,9 +58,9 @@ impl PolicySecrets {
         before.unwrap_or_default() != secrets
     }
 
-    /// All Secrets.
-    pub(super) fn materials(&self) -> impl Iterator<Item = Material> {
-        self.0.values().flatten().map(|key| Material::Secret((**key).into()))
+    /// All Secrets, which are in the namespaces of the policies.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.values().flatten()
     }
 }
 
@@ -38,21 +68,6 @@ impl PolicySecrets {
 fn of_rules(rules: &[Arc<Rule>]) -> BTreeSet<Arc<str>> {
     let policies = rules.iter().filter_map(|rule| rule.policy.as_ref()).flat_map(|policy| policy.layers());
     policies.filter_map(|policy| policy.basic_auth.as_ref()).map(|auth| Arc::clone(&auth.secret)).collect()
-}
-
-/// The references that are watched, and for each namespace with too many how many are not.
-pub(super) fn bounded(mut all: BTreeSet<Material>) -> (BTreeSet<Material>, BTreeMap<Box<str>, usize>) {
-    let mut counts: BTreeMap<Box<str>, usize> = BTreeMap::new();
-    all.retain(|material| {
-        let (Material::Secret(key) | Material::ConfigMap(key)) = material;
-        let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
-        let count = counts.entry(namespace.into()).or_default();
-        *count += 1;
-        *count <= MAX_OF_NAMESPACE
-    });
-    let beyond =
-        counts.into_iter().filter_map(|(namespace, count)| Some((namespace, count.checked_sub(MAX_OF_NAMESPACE)?)));
-    (all, beyond.filter(|(_, count)| *count > 0).collect())
 }
 
 #[cfg(test)]
@@ -91,8 +106,8 @@ mod tests {
         let route = RouteId { kind: RouteKind::Http, key: "shop/web".into() };
         let [one, two] =
             ["one", "two"].map(|name| ListenerId { gateway: "shop/public".into(), set: None, name: name.into() });
-        let all = |secrets: &PolicySecrets| secrets.materials().collect::<BTreeSet<_>>();
-        let of = |keys: &[&str]| keys.iter().map(|key| Material::Secret((*key).into())).collect::<BTreeSet<_>>();
+        let all = |secrets: &PolicySecrets| secrets.keys().cloned().collect::<BTreeSet<_>>();
+        let of = |keys: &[&str]| keys.iter().map(|key| Arc::from(*key)).collect::<BTreeSet<Arc<str>>>();
         let [none, a, b] = [None, Some("shop/a"), Some("shop/b")].map(|secret| rule(policy(secret)));
         let c = rule(Policy { outer: Some(Arc::new(policy(Some("shop/c")))), ..policy(None) });
         assert!(!secrets.apply(&one, &route, &[Arc::clone(&none)]));
@@ -106,11 +121,18 @@ mod tests {
 
     #[test]
     fn a_namespace_with_too_many_takes_no_watches_from_others() {
-        let many = (0..MAX_OF_NAMESPACE + 3).map(|number| Material::Secret(format!("loud/{number:04}").into()));
-        let few = [Material::Secret("shop/users".into()), Material::ConfigMap("shop/ca".into())];
-        let (kept, beyond) = bounded(many.chain(few.clone()).collect());
-        assert_eq!(kept.len(), MAX_OF_NAMESPACE + few.len());
-        assert!(few.iter().all(|one| kept.contains(one)) && kept.contains(&Material::Secret("loud/0000".into())));
-        assert_eq!(beyond, BTreeMap::from([("loud".into(), 3)]));
+        let secret = |key: &str| Material::Secret(key.into());
+        let mut all = References::default();
+        all.add("shop/policy", [secret("shop/users"), Material::ConfigMap("shop/ca".into())]);
+        all.add("quiet/policy", []);
+        // Of its own namespace, and of another one.
+        all.add("loud/one", (0..3).map(|number| secret(&format!("loud/{number}"))));
+        all.add("loud/two", (0..10).map(|number| secret(&format!("shop/{number}"))));
+        let mut beyond = BTreeMap::from([("loud".into(), 1)]);
+        let kept = all.bounded(5, &mut beyond);
+        let own = [secret("shop/users"), Material::ConfigMap("shop/ca".into())];
+        let first = ["loud/0", "loud/1", "loud/2", "shop/0", "shop/1"].map(secret);
+        assert_eq!(kept, own.into_iter().chain(first).collect());
+        assert_eq!(beyond, BTreeMap::from([("loud".into(), 9)]));
     }
 }

@@ -16,7 +16,11 @@ use rustls::ServerConfig;
 
 use super::ingresses::IngressRules;
 use super::rule::{CompiledRule, CompiledStream};
+use crate::challenges::Challenges;
 use crate::metrics::ListenerMetrics;
+
+/// How long clients may remember that a port is served over QUIC, in seconds.
+const ADVERTISED: u32 = 3600;
 
 /// A bound port of a Gateway.
 pub(crate) struct RoutedPort {
@@ -25,6 +29,10 @@ pub(crate) struct RoutedPort {
     pub(crate) table: ArcSwap<PortTable>,
     /// Value of `X-Forwarded-Port`.
     pub(crate) number: HeaderValue,
+    /// Answers to ACME challenges, of all Gateways.
+    pub(crate) challenges: Arc<Challenges>,
+    /// `Alt-Svc` of responses to HTTPS requests, while the port is served over QUIC.
+    pub(crate) alt_svc: ArcSwapOption<HeaderValue>,
 }
 
 /// What connections to a port lead to.
@@ -75,6 +83,14 @@ struct Stream {
     rule: Arc<CompiledStream>,
 }
 
+impl RoutedPort {
+    /// Has responses to HTTPS requests announce HTTP/3 at this port, or not.
+    pub(super) fn advertise_http3(&self, port: Option<u16>) {
+        let value = port.map(|port| HeaderValue::from_str(&format!("h3=\":{port}\"; ma={ADVERTISED}")));
+        self.alt_svc.store(value.and_then(Result::ok).map(Arc::new));
+    }
+}
+
 impl PortTable {
     /// The table of a port with these listeners; they do not conflict.
     pub(super) fn of(listeners: &[Arc<RoutedListener>]) -> Self {
@@ -90,6 +106,25 @@ impl PortTable {
             Some((_, ListenerProtocol::Http)) => Self::Http(by_host()),
             Some((first, ListenerProtocol::Tcp | ListenerProtocol::Udp)) => Self::Stream(Arc::clone(first)),
             Some(_) => Self::Tls(by_host()),
+        }
+    }
+
+    /// The listener of HTTPS connections with this server name.
+    pub(crate) fn https(&self, server_name: Option<&str>) -> Option<&Arc<RoutedListener>> {
+        let listener = match self {
+            Self::Tls(hosts) => hosts.find(server_name.unwrap_or_default())?,
+            Self::Ingress { listener, .. } => listener,
+            Self::Closed | Self::Http(_) | Self::Stream(_) => return None,
+        };
+        (listener.config.protocol == ListenerProtocol::Https).then_some(listener)
+    }
+
+    /// Whether HTTPS connections may lead here.
+    pub(super) fn may_be_https(&self) -> bool {
+        match self {
+            Self::Tls(_) => true,
+            Self::Ingress { listener, .. } => listener.config.protocol == ListenerProtocol::Https,
+            Self::Closed | Self::Http(_) | Self::Stream(_) => false,
         }
     }
 }

@@ -2,10 +2,14 @@
 //! come from is tested with the cluster.
 
 mod access_log;
+mod challenges;
 mod cluster;
+mod direct;
+mod external_auth;
 mod filters;
 mod health;
 mod http;
+mod http3;
 mod ingress;
 mod load;
 mod policies;
@@ -29,6 +33,7 @@ use routing::model::{
     Backend, BackendProtocol, BackendTls, InvalidTarget, ListenerConfig, ListenerId, ListenerProtocol, Matches,
     RouteId, RouteKind, Rule, ServiceTarget, StreamRule, Target,
 };
+use routing::policy::Policy;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -37,6 +42,7 @@ use super::rule::{CompiledRule, CompiledStream};
 use super::tables::{PortTable, RoutedListener, RoutedPort, Tables};
 use super::trust::Trust;
 use super::udp::UdpListener;
+use crate::challenges::Challenges;
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::metrics::GatewayMetrics;
@@ -53,7 +59,10 @@ struct TestGateway {
     tables: HashMap<String, Arc<ArcSwap<Tables>>>,
     metrics: GatewayMetrics,
     enforcer: Arc<Enforcer>,
+    challenges: Arc<Challenges>,
     ages: usize,
+    port_config: Arc<PortConfig>,
+    workers: Arc<Workers>,
     _sockets: (Option<Listener>, Option<UdpListener>),
     runtime: Runtime,
 }
@@ -119,6 +128,24 @@ fn route_id(name: &str) -> RouteId {
     RouteId { kind: RouteKind::Http, key: format!("shop/{name}").into() }
 }
 
+/// The table of a port with these listeners.
+fn port_table(
+    listeners: &[ListenerConfig],
+    tables: &HashMap<String, Arc<ArcSwap<Tables>>>,
+    trust: &Trust,
+    metrics: &GatewayMetrics,
+) -> PortTable {
+    let routed = |config: &ListenerConfig| {
+        Arc::new(RoutedListener {
+            config: Arc::new(config.clone()),
+            tls: ArcSwapOption::new(trust.of_listener(config)),
+            tables: Arc::clone(&tables[&*config.id.name]),
+            metrics: metrics.routing().for_listener(&config.id),
+        })
+    };
+    PortTable::of(&listeners.iter().map(routed).collect::<Vec<_>>())
+}
+
 impl TestGateway {
     fn new(listeners: &[ListenerConfig]) -> Self {
         Self::with(listeners, Trust::default())
@@ -132,26 +159,17 @@ impl TestGateway {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let (workers, metrics, limits) = (Arc::new(Workers::new()), GatewayMetrics::default(), Limits::default());
-        let mut tables = HashMap::new();
-        let routed: Vec<Arc<RoutedListener>> = listeners
-            .iter()
-            .map(|config| {
-                let table: Arc<ArcSwap<Tables>> = Arc::default();
-                tables.insert(config.id.name.to_string(), Arc::clone(&table));
-                Arc::new(RoutedListener {
-                    config: Arc::new(config.clone()),
-                    tls: ArcSwapOption::new(trust.of_listener(config)),
-                    tables: table,
-                    metrics: metrics.routing().for_listener(&config.id),
-                })
-            })
-            .collect();
+        let challenges: Arc<Challenges> = Arc::default();
+        let tables: HashMap<String, Arc<ArcSwap<Tables>>> =
+            listeners.iter().map(|config| (config.id.name.to_string(), Arc::default())).collect();
         let number = listeners[0].port;
-        let table = ArcSwap::from_pointee(PortTable::of(&routed));
+        let table = ArcSwap::from_pointee(port_table(listeners, &tables, &trust, &metrics));
         let serving = Serving::Routes(Box::new(RoutedPort {
             gateway: "shop/public".into(),
             table,
             number: HeaderValue::from(number),
+            challenges: Arc::clone(&challenges),
+            alt_svc: ArcSwapOption::default(),
         }));
         let mut port_config = PortConfig::new("shop/public-waypost", number, (limits, None), serving, Arc::default());
         configure(&mut port_config);
@@ -168,7 +186,26 @@ impl TestGateway {
         let pools = Pools::new(limits, workers.count(), metrics.clone());
         let enforcer = Enforcer::new(limits, workers.count(), Box::new(|address| may_connect(address, &[])));
         let (ages, _sockets) = (0, sockets);
-        Self { address, pools, trust, tables, metrics, enforcer, ages, _sockets, runtime }
+        Self {
+            address,
+            pools,
+            trust,
+            tables,
+            metrics,
+            enforcer,
+            challenges,
+            ages,
+            port_config,
+            workers,
+            _sockets,
+            runtime,
+        }
+    }
+
+    /// Serves listeners with their certificates as they are now.
+    fn reload(&self, listeners: &[ListenerConfig]) {
+        let Serving::Routes(port) = &self.port_config.serving else { panic!("a port of a Gateway") };
+        port.table.store(Arc::new(port_table(listeners, &self.tables, &self.trust, &self.metrics)));
     }
 
     /// Sets the endpoints of a Service.
@@ -200,6 +237,18 @@ impl TestGateway {
 
     /// Attaches a TLSRoute, a TCPRoute or a UDPRoute.
     fn stream(&mut self, at: &str, kind: RouteKind, name: &str, hostnames: &[&str], backends: &[Value]) {
+        self.stream_with(at, (kind, name), hostnames, backends, None);
+    }
+
+    /// Attaches one with a policy.
+    fn stream_with(
+        &mut self,
+        at: &str,
+        (kind, name): (RouteKind, &str),
+        hostnames: &[&str],
+        backends: &[Value],
+        policy: Option<Arc<Policy>>,
+    ) {
         let id = RouteId { kind, key: format!("shop/{name}").into() };
         let protocol = if kind == RouteKind::Udp { BackendProtocol::Datagram } else { BackendProtocol::Stream };
         let backend = |given: &Value| {
@@ -213,7 +262,7 @@ impl TestGateway {
             route: id.clone(),
             hostnames: hostnames.iter().map(|host| Arc::from(*host)).collect(),
             backends: backends.iter().map(backend).collect(),
-            policy: None,
+            policy,
         };
         self.attach(at, &id, hostnames, Vec::new(), Some(rule));
     }
@@ -235,7 +284,8 @@ impl TestGateway {
             Target::Service(target) => Some(pools.upstream(target, None, trust)),
             Target::Invalid(_) => None,
         };
-        let stream = stream.map(|rule| Arc::new(CompiledStream::new(&rule, &mut upstream, Arc::clone(&metrics))));
+        let stream =
+            stream.map(|rule| Arc::new(CompiledStream::new(&Arc::new(rule), &mut upstream, Arc::clone(&metrics))));
         let compile = |rule: &Rule| Arc::new(CompiledRule::new(rule, &mut upstream, Arc::clone(&metrics), means));
         let table = &tables[at];
         let mut new = Tables::clone(&table.load());

@@ -29,7 +29,7 @@ const CA: &str = "ca.crt";
 #[serde(default)]
 pub(super) struct ConfigMap {
     metadata: ObjectMeta,
-    data: StringMap,
+    pub(super) data: StringMap,
 }
 
 /// Certificates and CAs by `namespace/name`.

@@ -178,6 +178,21 @@ impl Server {
         !quiet.is_empty()
     }
 
+    /// Forwards one reply, if there is one.
+    async fn pass_reply(&self, client: SocketAddr, flow: &Flow) -> io::Result<()> {
+        // Flows that wait have no buffer: there may be many, and clients can forge addresses.
+        let mut buffer = Vec::with_capacity(MAX_DATAGRAM);
+        match flow.socket.try_recv_buf(&mut buffer) {
+            Ok(_) => {
+                flow.last.store(self.now(), Relaxed);
+                let _ = self.socket.send_to(&buffer, client).await;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes a flow, unless it was replaced.
     fn remove(&self, client: SocketAddr, flow: &Arc<Flow>) {
         let mut flows = self.flows.lock();
@@ -190,15 +205,18 @@ impl Server {
 
 /// Forwards replies to the client until the flow ends.
 async fn run(server: Arc<Server>, client: SocketAddr, flow: Arc<Flow>) {
-    let mut buffer = vec![0; MAX_DATAGRAM];
     loop {
         let quiet = Duration::from_millis(server.now().saturating_sub(flow.last.load(Relaxed)));
         let Some(left) = IDLE.checked_sub(quiet).filter(|left| !left.is_zero()) else { break };
         tokio::select! {
-            received = flow.socket.recv(&mut buffer) => {
-                let Ok(length) = received else { break };
-                flow.last.store(server.now(), Relaxed);
-                let _ = server.socket.send_to(&buffer[..length], client).await;
+            ready = flow.socket.readable() => {
+                let passed = match ready {
+                    Ok(()) => server.pass_reply(client, &flow).await,
+                    Err(error) => Err(error),
+                };
+                if passed.is_err() {
+                    break;
+                }
             }
             () = sleep(left) => {}
             () = flow.over.notified() => return,

@@ -14,7 +14,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme};
 use x509_parser::extensions::GeneralName;
 
-use super::{H1, H2, provider};
+use super::{H1, H2, H3, provider};
 
 /// What clients must show.
 pub(crate) enum ClientCertificates {
@@ -98,6 +98,13 @@ pub(crate) fn config(
         config.alpn_protocols = vec![H2.to_vec(), H1.to_vec()];
     }
     Ok(Arc::new(config))
+}
+
+/// The configuration of a listener for HTTP/3: without early data, which could be replayed.
+pub(crate) fn for_http3(config: &ServerConfig) -> ServerConfig {
+    let mut config = config.clone();
+    (config.alpn_protocols, config.max_early_data_size) = (vec![H3.to_vec()], 0);
+    config
 }
 
 /// Why a listener has no TLS configuration.

@@ -201,7 +201,8 @@ fn name(key: &PortKey) -> String {
 
 /// State of a port.
 fn summary(port: &Port) -> String {
-    if port.planned.key.redirected {
+    let target = port.planned.served_by();
+    if port.planned.key.redirected && target.is_none() {
         let none = port.candidates.is_empty();
         return if none { "no listener on this node is known" } else { "the listener gets traffic" }.to_owned();
     }
@@ -225,5 +226,8 @@ fn summary(port: &Port) -> String {
     if let Some(path) = failing.filter(|path| path.sender != Sender::Unlisted) {
         says.push_str(&format!("; but traffic {} to its {} {}", path.sender, path.role, path.verdict()));
     }
-    says
+    match target {
+        Some(target) => format!("redirected to {target} without a listener: {says}"),
+        None => says,
+    }
 }

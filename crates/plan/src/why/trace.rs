@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::claims::Role;
-use crate::oracle::{self, Forward, Outcome, Packet};
+use crate::oracle::{self, Forward, Outcome, Packet, Rule};
 use crate::plan::Plan;
 use crate::service_port::ServicePort;
 
@@ -109,8 +109,7 @@ fn follow(plan: &Plan, packet: &Packet, (role, port): (Role, &ServicePort), outc
         return;
     }
     let treatment = oracle::treatment(plan, role, port, packet);
-    let redirected = "redirected to a listener on this node: no endpoint of the Service may answer";
-    step(Stage::Policy, if port.key.redirected { redirected.to_owned() } else { treatment.rule.to_string() });
+    step(Stage::Policy, policy(port, treatment.rule));
     let Outcome::Forward(forward) = outcome else {
         step(Stage::Candidates, "none".to_owned());
         return;
@@ -125,6 +124,17 @@ fn follow(plan: &Plan, packet: &Packet, (role, port): (Role, &ServicePort), outc
         None => format!("kept, except for hairpin traffic: {} then sees the node", packet.source),
     };
     step(Stage::Source, says);
+}
+
+/// Which endpoints may answer.
+fn policy(port: &ServicePort, rule: Rule) -> String {
+    match port.served_by() {
+        Some(target) => format!("redirected to {target} without a listener: any of its endpoints may answer"),
+        None if port.key.redirected => {
+            "redirected to a listener on this node: no endpoint of the Service may answer".to_owned()
+        }
+        None => rule.to_string(),
+    }
 }
 
 /// Destination of a packet.

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use api::view::annotations::BACKEND_PROTOCOL;
+use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY};
 use api::view::{EndpointSlice, Node, Service, ServiceCidr};
 use plan::oracle::{Outcome, Packet, judge};
-use plan::{LocalDetector, NodePortAddresses, Options, Plan, Planner, Problem, Protocol, Redirect, Touched, Update};
+use plan::{
+    Backend, LocalDetector, NodePortAddresses, Options, Plan, Planner, PortKey, Problem, Protocol, Redirect,
+    ServicePort, ServicePortName, Touched, Update,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -61,15 +64,25 @@ pub(crate) fn say((thing, object): &Said) -> Update {
         (Thing::Node, object) => Update::Node(object.as_ref().map(|object| Box::new(read::<Node>(object)))),
         (Thing::Machine, object) => Update::Machine(object.as_ref().map(read).unwrap_or_default()),
         (Thing::Redirects, object) => {
-            let all: Vec<(String, String, SocketAddr)> = object.as_ref().map(read).unwrap_or_default();
-            let redirect = |(name, port, listener): (String, String, SocketAddr)| Redirect {
-                service: format!("ns/{name}").into(),
-                port: port.into(),
-                protocol: Protocol::Tcp,
-                listener,
-            };
+            let all: Vec<GivenRedirect> = object.as_ref().map(read).unwrap_or_default();
             Update::Redirects(Arc::new(all.into_iter().map(redirect).collect()))
         }
+    }
+}
+
+/// Service, port, whether by UDP, listener, and the Services that are served: the first one directly, if it says so.
+type GivenRedirect = (String, String, bool, SocketAddr, Vec<String>, bool);
+
+fn redirect((name, port, is_udp, listener, served, is_direct): GivenRedirect) -> Redirect {
+    let port: Arc<str> = port.into();
+    let name_of = |name: &String| ServicePortName { service: format!("ns/{name}").into(), port: Arc::clone(&port) };
+    Redirect {
+        service: format!("ns/{name}").into(),
+        protocol: if is_udp { Protocol::Udp } else { Protocol::Tcp },
+        listener,
+        direct: served.first().filter(|_| is_direct).map(name_of),
+        backends: served.iter().map(name_of).collect(),
+        port,
     }
 }
 
@@ -96,7 +109,7 @@ fn service() -> impl Strategy<Value = Said> {
         (policy(), policy(), select(vec!["ClientIP", "None"])),
         some_of(&["203.0.113.0/24", "192.0.2.0/24", "2001:db8::/32", "0.0.0.0/0"]),
         ports,
-        (any::<bool>(), select(vec![json!({}), json!({BACKEND_PROTOCOL: "http"})])),
+        (any::<bool>(), select(vec![json!({}), json!({BACKEND_PROTOCOL: "http"}), json!({GATEWAY: "public"})])),
     )
         .prop_map(
             |(name, kind, cluster, (external, lb), (etp, itp, affinity), ranges, ports, (gone, annotations))| {
@@ -160,9 +173,11 @@ pub(crate) fn anything() -> impl Strategy<Value = Said> {
     });
     let machine = some_of(&NODES).prop_map(|addresses| (Thing::Machine, Some(json!(addresses))));
     let listener = select(vec!["192.0.2.1:41000", "192.0.2.1:41001", "[2001:db8::1]:41000", "169.254.1.1:41000"]);
-    let redirects = vec((select(&SERVICES[..]), select(vec!["a", "b"]), listener), 0..4)
-        .prop_map(|redirects| (Thing::Redirects, Some(json!(redirects))));
-    prop_oneof![5 => service(), 6 => slice(), 1 => node(), 1 => cidr, 1 => machine, 2 => redirects]
+    let served = subsequence(&SERVICES[..], 0..=2).prop_shuffle();
+    let port = select(vec!["a", "a", "b"]);
+    let one = (select(&SERVICES[..]), port, any::<bool>(), listener, served, prop::bool::weighted(0.7));
+    let redirects = vec(one, 0..5).prop_map(|redirects| (Thing::Redirects, Some(json!(redirects))));
+    prop_oneof![5 => service(), 6 => slice(), 1 => node(), 1 => cidr, 1 => machine, 3 => redirects]
 }
 
 pub(crate) fn any_options() -> impl Strategy<Value = Options> {
@@ -201,7 +216,7 @@ fn problems(planner: &Planner) -> Vec<Problem> {
 
 /// Every difference must be named.
 fn check_touched(before: &Plan, after: &Plan, touched: &Touched) {
-    let named = |key: &plan::PortKey| touched.ports.contains(key);
+    let named = |key: &PortKey| touched.ports.contains(key);
     for key in before.ports.keys().chain(after.ports.keys()) {
         assert!(before.ports.get(key) == after.ports.get(key) || named(key), "{key} is not named");
     }
@@ -226,6 +241,26 @@ fn check_touched(before: &Plan, after: &Plan, touched: &Touched) {
     let node = |plan: &Plan| (plan.node_port_ips.clone(), plan.node_ips.clone(), plan.zone.clone(), plan.node_eligible);
     assert!(node(before) == node(after) || touched.node);
     assert!(before.ranges == after.ranges || touched.ranges);
+}
+
+/// A redirected port has the endpoints of the Service port that serves it, or its listener alone.
+fn check_redirect(plan: &Plan, port: &ServicePort) {
+    let Some(redirect) = &port.redirect else {
+        assert!(!port.key.redirected || !port.has_any, "nothing serves {}", port.key);
+        return;
+    };
+    let listener = Backend { ip: redirect.listener.ip(), port: redirect.listener.port() };
+    let Some(target) = port.served_by() else {
+        assert_eq!((&port.local[..], port.uses_local()), (&[listener][..], true), "{}", port.key);
+        return;
+    };
+    assert!(port.has_any && !port.uses_local() && !port.cluster.contains(&listener), "{}", port.key);
+    let (service, name) = (Arc::clone(&target.service), Arc::clone(&target.port));
+    let key = PortKey { service, port: name, redirected: false, ..port.key.clone() };
+    if let Some(known) = plan.ports.get(&key).filter(|known| known.uses_cluster()) {
+        assert_eq!(port.cluster, known.cluster, "{} and {key}", port.key);
+    }
+    assert!(port.key.protocol != Protocol::Udp || port.serving.contains(&listener), "{}: its flows stay", port.key);
 }
 
 /// An object with one random member replaced.
@@ -342,6 +377,7 @@ proptest! {
                 Outcome::Forward(forward) => {
                     let port = &plan.ports[&forward.port];
                     prop_assert!(!forward.backends.is_empty());
+                    prop_assert!(port.served_by().is_none() || forward.masquerade, "replies would not return here");
                     for backend in &forward.backends {
                         prop_assert!(port.cluster.contains(backend) || port.local.contains(backend));
                         prop_assert!(!plan.cluster_ips.contains_key(&backend.ip), "{} leads in circles", backend.ip);
@@ -354,6 +390,7 @@ proptest! {
             }
         }
         for port in plan.ports.values() {
+            check_redirect(plan, port);
             let lists = [&port.cluster, &port.local, &port.hairpin, &port.serving];
             prop_assert!(lists.iter().all(|list| list.is_sorted_by(|one, next| one < next)), "in order, each once");
             prop_assert!(!port.has_any || !port.uses_cluster() || !port.cluster.is_empty());

@@ -4,6 +4,7 @@
 //! denied with a reason. A compromised node can then affect only what it runs. NodeRestriction (`registry::restriction`) checks the objects as
 //! well: names and labels of new objects are not known here.
 
+use api::acme;
 use api::bootstrap_token::CLUSTER_INFO;
 use api::rbac::defaults::NODE_RULES;
 
@@ -90,6 +91,12 @@ pub(super) fn decide(attributes: &Attributes<'_>, relations: &dyn Relations) -> 
         ("", "secrets") => request.read(Referenced::Secret),
         // The CAs to trust, which everyone may read: nodes follow their rotation.
         ("", "configmaps") if attributes.verb == "get" && (attributes.namespace, attributes.name) == CLUSTER_INFO => {
+            Ok(())
+        }
+        // Any node may receive the validation of a host; what an answer has is shown to whoever asks for its token.
+        ("", "configmaps")
+            if READ.contains(&attributes.verb) && (attributes.namespace, attributes.name) == acme::ANSWERS =>
+        {
             Ok(())
         }
         ("", "configmaps") => request.read(Referenced::ConfigMap),

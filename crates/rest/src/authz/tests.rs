@@ -311,6 +311,26 @@ fn everyone_may_read_cluster_info() {
 }
 
 #[test]
+fn nodes_read_answers_to_acme_challenges_and_nothing_else_of_kube_system() {
+    let node = user("system:node:n1", &["system:nodes", "system:authenticated"]);
+    let (namespace, name) = api::acme::ANSWERS;
+    let ask = |namespace: &str, name: &str, resource: &str, verb: &str| {
+        let (group, subresource, fields, path) = ("", "", &[][..], None);
+        let asked = Attributes { user: &node, verb, group, resource, subresource, name, namespace, fields, path };
+        authorize(&asked, &Nothing).allowed
+    };
+    for verb in ["get", "list", "watch"] {
+        assert!(ask(namespace, name, "configmaps", verb), "{verb}");
+        assert!(!ask(namespace, "", "configmaps", verb) && !ask("default", name, "configmaps", verb), "{verb}");
+        assert!(!ask(namespace, "waypost-acme-orders", "configmaps", verb), "{verb}");
+        assert!(!ask(namespace, "waypost-acme-account", "secrets", verb), "{verb}");
+    }
+    for verb in ["create", "update", "patch", "delete", "deletecollection"] {
+        assert!(!ask(namespace, name, "configmaps", verb), "{verb}");
+    }
+}
+
+#[test]
 fn anonymous_users_read_health_and_version_only() {
     let nobody = User::anonymous();
     for path in ["/healthz", "/livez", "/readyz", "/version"] {

@@ -1,23 +1,26 @@
-//! `GET /page/findings`: what [`diagnose`] finds for the Services that the user may list.
+//! `GET /page/findings`: what [`diagnose`] finds for the objects that the user may list.
 //!
-//! In: the user of a session, the store, and for one Service `?service=NAMESPACE/NAME`. Out: JSON: the state of each Service, or the stages of
-//! one. Only objects that the user may list are read, so no finding names an object that the user may not see. Kinds that the user may not
-//! list everywhere are in `missing`; where they are Pods or EndpointSlices of its own namespace, a Service has no diagnosis but its address.
+//! In: the user of a session, the store, and what the request is about: `?service=NAMESPACE/NAME`, one of those of [`layer7`], or all
+//! Services. Out: JSON: the state of each Service, or the stages of one. Only objects that the user may list are read, so no finding names
+//! an object that the user may not see. Kinds that the user may not list everywhere are in `missing`; where they are Pods or
+//! EndpointSlices of its own namespace, a Service has no diagnosis but its address.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::kind::Kind;
 use api::kinds;
-use api::status::{Resource, Status};
+use api::status::Status;
+use bytes::Bytes;
 use diagnose::{Object, Objects, Service, Snapshot, diagnose, excluded};
 use http::{Method, header, request};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use store::{Entry, Store, Table, TableSize};
+use store::{Entry, Table, TableSize};
 
-use super::{JSON, check_same_origin, user};
+use super::layer7::{self, Subject};
+use super::rights::{Lists, Rights};
+use super::{JSON, check_same_origin, documents, layer7_kinds, user};
 use crate::auth::User;
 use crate::authz::Attributes;
 use crate::fairness;
@@ -26,7 +29,7 @@ use crate::query;
 use crate::reply::Reply;
 use crate::request::RequestInfo;
 
-/// The kinds that a diagnosis reads.
+/// The kinds that the diagnosis of Services reads.
 static KINDS: [&Kind; 5] = [
     &kinds::service::KIND,
     &kinds::endpointslice::KIND,
@@ -37,44 +40,99 @@ static KINDS: [&Kind; 5] = [
 /// The kinds that the diagnosis of a Service with a selector needs.
 const NEEDED: [&str; 2] = ["endpointslices", "pods"];
 
+/// What a request is about.
+#[derive(Clone, Debug)]
+enum Wanted {
+    Services,
+    Service(String),
+    Layer7(Subject),
+}
+
+impl Wanted {
+    fn of(query: &[(String, String)]) -> Result<Self, Status> {
+        let named = |name| query::first(query, name).map(str::to_owned);
+        if let Some(object) = named("object") {
+            let subject = Subject::object(&object);
+            return subject.map(Self::Layer7).ok_or_else(|| Status::bad_request("object must be KIND/NAMESPACE/NAME"));
+        }
+        Ok(match (named("service"), named("routes"), named("view").as_deref()) {
+            (Some(service), ..) => Self::Service(service),
+            (None, Some(service), _) => Self::Layer7(Subject::Routes(service)),
+            (None, None, Some("gateways")) => Self::Layer7(Subject::Gateways),
+            (None, None, None) => Self::Services,
+            (None, None, Some(_)) => return Err(Status::bad_request("view must be gateways")),
+        })
+    }
+
+    /// The kinds that are read.
+    fn kinds(&self, shared: &Shared) -> Vec<&'static Kind> {
+        let more = match self {
+            Self::Services | Self::Service(_) => Vec::new(),
+            Self::Layer7(_) => layer7_kinds(shared),
+        };
+        KINDS.into_iter().chain(more).collect()
+    }
+
+    /// The object, which the user must be allowed to list: kind and `namespace/name`.
+    fn object(&self, kinds: &[&'static Kind]) -> Option<(&'static Kind, &str)> {
+        let (plural, key) = match self {
+            Self::Services | Self::Layer7(Subject::Gateways) => return None,
+            Self::Service(key) | Self::Layer7(Subject::Routes(key)) => ("services", key),
+            Self::Layer7(Subject::Object(kind, key)) => (kind.plural(), key),
+        };
+        kinds.iter().copied().find(|kind| kind.plural == plural).map(|kind| (kind, &**key))
+    }
+}
+
 /// Handles the request.
 pub(super) async fn answer(shared: &Arc<Shared>, parts: &request::Parts, now: Timestamp) -> Result<Reply, Status> {
     check_same_origin(parts)?;
     let user = user(shared, &parts.headers, now).ok_or_else(Status::unauthorized)?;
-    let query = query::parse(parts.uri.query().unwrap_or_default());
-    let wanted = query::first(&query, "service").map(str::to_owned);
+    let wanted = Wanted::of(&query::parse(parts.uri.query().unwrap_or_default()))?;
+    let kinds = wanted.kinds(shared);
     let account = shared.downloads.admit(&user)?;
     // Offloaded like a list of all objects that are read.
-    let sizes = KINDS.map(|kind| shared.registry.store.size(Table::named(kind.table)));
-    let size = sizes.iter().fold(TableSize::default(), |sum, size| TableSize {
+    let sizes = kinds.iter().map(|kind| shared.registry.store.size(Table::named(kind.table)));
+    let size = sizes.fold(TableSize::default(), |sum, size| TableSize {
         entries: sum.entries + size.entries,
         bytes: sum.bytes + size.bytes,
     });
     let info = RequestInfo::of(&Method::GET, "/api/v1/services", &[]);
     let _permit = shared.fairness.admit(&info, &user, || fairness::width(&info, &[], || size)).await?;
     let (owned, reader) = (shared.clone(), user.clone());
-    let work = move || find(&owned, &reader, wanted.as_deref());
+    let work = move || find(&owned, &reader, &wanted, kinds);
     let document = shared.offload.run(&user, size.bytes, work).await?;
-    let reply = Reply::bytes(200, JSON, document.to_string()).with(header::CACHE_CONTROL, "no-store");
+    let reply = Reply::bytes(200, JSON, document).with(header::CACHE_CONTROL, "no-store");
     Ok(Reply { account: Some(account), ..reply })
 }
 
-fn find(shared: &Shared, user: &User, wanted: Option<&str>) -> Result<Value, Status> {
+fn find(shared: &Shared, user: &User, wanted: &Wanted, kinds: Vec<&'static Kind>) -> Result<Bytes, Status> {
     let authorizer = &shared.registry.authorizer;
-    let rights = Rights::new(|kind, namespace| authorizer.authorize(&listing(user, kind, namespace)).allowed);
-    if let Some((namespace, _)) = wanted.and_then(|key| key.split_once('/')) {
-        authorizer.require(&listing(user, KINDS[0], namespace))?;
+    let object = wanted.object(&kinds);
+    if let Some((kind, (namespace, _))) = object.and_then(|(kind, key)| Some((kind, key.split_once('/')?))) {
+        authorizer.require(&listing(user, kind, namespace))?;
     }
-    let lists = KINDS.map(|kind| rights.list(&*shared.registry.store, kind));
-    let missing = |namespace: &str| NEEDED.into_iter().filter(|plural| !rights.has(plural, namespace)).collect();
+    let rights = Rights::new(kinds, |kind, namespace| authorizer.authorize(&listing(user, kind, namespace)).allowed);
+    let store = &*shared.registry.store;
+    let lists = rights.lists(store);
+    let identity = documents::identity(store, user, &format!("{wanted:?}"), &lists);
+    if let Some(known) = shared.documents.get(&identity) {
+        return Ok(known);
+    }
+    let has = |plural: &str, namespace: &str| rights.has(plural, namespace);
+    let missing = |namespace: &str| NEEDED.into_iter().filter(|plural| !has(plural, namespace)).collect();
     let document = match wanted {
-        None => Some(all(&objects(&lists), &missing)),
-        Some(key) => one(&objects(&lists), &missing, key),
+        Wanted::Services => Some(all(&objects(&lists), &missing)),
+        Wanted::Service(key) => one(&objects(&lists), &missing, key),
+        Wanted::Layer7(subject) => layer7::document(subject, &lists, &has),
     };
-    let about = Resource { group: "", plural: "services", kind: "Service" };
-    let mut document = document.ok_or_else(|| Status::not_found(about, wanted.unwrap_or_default()))?;
-    let unread: Vec<&str> = KINDS.iter().map(|kind| kind.plural).filter(|plural| !rights.has(plural, "")).collect();
-    document["missing"] = json!(unread);
+    let mut document = document.ok_or_else(|| match object {
+        Some((kind, key)) => Status::not_found(kind.resource(), key),
+        None => Status::no_such_resource(),
+    })?;
+    document["missing"] = json!(rights.missing());
+    let document = Bytes::from(document.to_string());
+    shared.documents.put(identity, &document);
     Ok(document)
 }
 
@@ -84,42 +142,13 @@ const fn listing<'a>(user: &'a User, kind: &'static Kind, namespace: &'a str) ->
     Attributes { user, verb, group, resource, subresource: "", name: "", namespace, fields: &[], path: None }
 }
 
-/// Which kinds a user may list: in all namespaces or in some.
-struct Rights<F> {
-    may: F,
-    known: RefCell<BTreeMap<(&'static str, Box<str>), bool>>,
+/// The entries as input of the diagnosis.
+pub(super) fn objects(lists: &Lists) -> Objects<'_> {
+    let list = |kind: &Kind| lists.get(kind.plural).into_iter().flatten().map(object).collect();
+    Objects::new(KINDS.map(list), "cluster.local")
 }
 
-impl<F: Fn(&'static Kind, &str) -> bool> Rights<F> {
-    const fn new(may: F) -> Self {
-        Self { may, known: RefCell::new(BTreeMap::new()) }
-    }
-
-    /// Whether the user may list a kind in a namespace; in all, if it is empty.
-    fn has(&self, plural: &'static str, namespace: &str) -> bool {
-        let Some(kind) = KINDS.iter().copied().find(|kind| kind.plural == plural) else { return false };
-        let decide = |namespace: &str| {
-            let mut known = self.known.borrow_mut();
-            *known.entry((plural, namespace.into())).or_insert_with(|| (self.may)(kind, namespace))
-        };
-        decide("") || (!namespace.is_empty() && decide(namespace))
-    }
-
-    /// The objects of a kind that the user may list.
-    fn list(&self, store: &dyn Store, kind: &'static Kind) -> Vec<Arc<Entry>> {
-        let range = store.range(Table::named(kind.table), "", None);
-        let mut entries = range.map_or_else(|_| Vec::new(), |range| range.entries);
-        entries.retain(|entry| self.has(kind.plural, entry.key.name.split_once('/').map_or("", |(home, _)| home)));
-        entries
-    }
-}
-
-/// The entries as input of the diagnosis, in the order of [`KINDS`].
-fn objects(lists: &[Vec<Arc<Entry>>; 5]) -> Objects<'_> {
-    Objects::new(lists.each_ref().map(|entries| entries.iter().map(object).collect()), "cluster.local")
-}
-
-fn object(entry: &Arc<Entry>) -> Object<'_> {
+pub(super) fn object(entry: &Arc<Entry>) -> Object<'_> {
     Object::Stored { key: &entry.key.name, labels: &entry.facts.labels, bytes: &entry.value }
 }
 
@@ -241,17 +270,5 @@ mod tests {
         let (_, whole) = rendered(case, &|_| Vec::new());
         let excluded = whole["excluded"].as_object().expect("Pods");
         assert!(!excluded.is_empty() && excluded.keys().all(|pod| pod.starts_with("web-")), "{whole}");
-    }
-
-    #[test]
-    fn b13_rights_in_one_namespace_are_not_rights_in_another() {
-        let rights = Rights::new(|kind: &Kind, namespace: &str| match kind.plural {
-            "services" => true,
-            "pods" => namespace == "shop",
-            _ => false,
-        });
-        assert!(rights.has("services", "") && rights.has("services", "any"));
-        assert!(rights.has("pods", "shop") && !rights.has("pods", "") && !rights.has("pods", "bank"));
-        assert!(!rights.has("nodes", "") && !rights.has("nodes", "n1"));
     }
 }

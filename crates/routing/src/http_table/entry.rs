@@ -7,25 +7,56 @@ use http::Method;
 use regex::bytes::Regex;
 
 use super::RequestView;
-use crate::conditions::{HeaderCondition, MatchError, QueryCondition, compile};
+use crate::conditions::{HeaderCondition, MatchError, QueryCondition, compile, distinct_headers, distinct_parameters};
 use crate::table::{Failed, Origin};
 
 /// A condition on the path.
 #[derive(Debug)]
 pub(super) enum Path {
     Exact(Box<str>),
-    Regex {
-        pattern_length: usize,
-        regex: Regex,
-    },
+    Regex(Regex),
     /// Without `/` at its end; empty for all paths.
     Prefix(Box<str>),
+}
+
+/// The place of a match in the order of precedence, before age: the smaller one is tried first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Rank {
+    /// Exact paths, then regular expressions, then prefixes.
+    class: u8,
+    /// Longer paths first.
+    length: Reverse<usize>,
+    /// A method, then more headers, then more query parameters.
+    conditions: Reverse<(bool, usize, usize)>,
+}
+
+impl Rank {
+    /// The rank of a match.
+    #[must_use]
+    pub fn of(given: &HttpRouteMatch) -> Self {
+        let (kind, value) = path_of(given);
+        let (class, length) = match kind {
+            PathMatchKind::Exact => (0, value.len()),
+            PathMatchKind::RegularExpression | PathMatchKind::Unknown => (1, value.chars().count()),
+            PathMatchKind::PathPrefix => (2, prefix(value).len()),
+        };
+        let (headers, parameters) = (distinct_headers(&given.headers), distinct_parameters(&given.query_params));
+        Self { class, length: Reverse(length), conditions: Reverse((given.method.is_some(), headers, parameters)) }
+    }
+}
+
+/// The condition on the path; all paths where there is none.
+fn path_of(given: &HttpRouteMatch) -> (PathMatchKind, &str) {
+    let path = given.path.as_ref();
+    let value = path.and_then(|path| path.value.as_deref()).unwrap_or("/");
+    (path.map_or(PathMatchKind::PathPrefix, |path| path.kind), value)
 }
 
 /// A match.
 #[derive(Debug)]
 pub(super) struct Compiled {
     pub(super) path: Path,
+    rank: Rank,
     method: Option<Method>,
     headers: Box<[HeaderCondition]>,
     query: Box<[QueryCondition]>,
@@ -41,14 +72,11 @@ impl Compiled {
     }
 
     fn new(given: &HttpRouteMatch) -> Result<Self, MatchError> {
-        let path = given.path.as_ref();
-        let value = path.and_then(|path| path.value.as_deref()).unwrap_or("/");
-        let path = match path.map_or(PathMatchKind::PathPrefix, |path| path.kind) {
+        let (kind, value) = path_of(given);
+        let path = match kind {
             PathMatchKind::Exact => Path::Exact(value.into()),
             PathMatchKind::PathPrefix => Path::Prefix(prefix(value)),
-            PathMatchKind::RegularExpression => {
-                Path::Regex { pattern_length: value.chars().count(), regex: compile("path", value)? }
-            }
+            PathMatchKind::RegularExpression => Path::Regex(compile("path", value)?),
             PathMatchKind::Unknown => return Err(MatchError::Kind { field: "path" }),
         };
         let method = given.method.as_ref().map(|method| {
@@ -56,6 +84,7 @@ impl Compiled {
         });
         Ok(Self {
             path,
+            rank: Rank::of(given),
             method: method.transpose()?,
             headers: HeaderCondition::all(&given.headers)?,
             query: QueryCondition::all(&given.query_params)?,
@@ -73,21 +102,11 @@ impl Compiled {
     pub(super) fn path_holds(&self, path: &str) -> bool {
         match &self.path {
             Path::Exact(exact) => **exact == *path,
-            Path::Regex { regex, .. } => regex.is_match(path.as_bytes()),
+            Path::Regex(regex) => regex.is_match(path.as_bytes()),
             Path::Prefix(prefix) => path
                 .strip_prefix(&**prefix)
                 .is_some_and(|rest| prefix.is_empty() || rest.is_empty() || rest.starts_with('/')),
         }
-    }
-
-    fn rank(&self) -> impl Ord {
-        let (class, length) = match &self.path {
-            Path::Exact(path) => (0, path.len()),
-            Path::Regex { pattern_length, .. } => (1, *pattern_length),
-            Path::Prefix(prefix) => (2, prefix.len()),
-        };
-        let conditions = (self.method.is_some(), self.headers.len(), self.query.len());
-        (class, Reverse(length), Reverse(conditions))
     }
 }
 
@@ -108,7 +127,7 @@ pub(crate) struct Entry<R> {
 impl<R> Entry<R> {
     /// The order of precedence.
     pub(super) fn order(&self, other: &Self) -> Ordering {
-        self.compiled.rank().cmp(&other.compiled.rank()).then_with(|| self.origin.order(&other.origin))
+        self.compiled.rank.cmp(&other.compiled.rank).then_with(|| self.origin.order(&other.origin))
     }
 
     /// Whether everything but the path of the request is as it should be.

@@ -54,7 +54,7 @@ impl<R> Level for Paths<R> {
         let empty = || List::<R>::from([]);
         let list = match &entry.compiled.path {
             Path::Exact(path) => self.exact.get_mut_or_insert_with(path.clone(), empty),
-            Path::Regex { .. } => &mut self.regexes,
+            Path::Regex(_) => &mut self.regexes,
             Path::Prefix(prefix) => {
                 let (lengths, length) = (Arc::make_mut(&mut self.lengths), elements(prefix));
                 lengths.resize(lengths.len().max(length + 1), 0);
@@ -68,7 +68,7 @@ impl<R> Level for Paths<R> {
     fn remove(&mut self, entry: &Arc<Entry<R>>) {
         match &entry.compiled.path {
             Path::Exact(path) => remove_from(&mut self.exact, path, entry),
-            Path::Regex { .. } => remove_entry(&mut self.regexes, entry),
+            Path::Regex(_) => remove_entry(&mut self.regexes, entry),
             Path::Prefix(prefix) => {
                 remove_from(&mut self.prefixes, prefix, entry);
                 let lengths = Arc::make_mut(&mut self.lengths);

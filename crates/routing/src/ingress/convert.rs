@@ -19,7 +19,7 @@ use api::view::ingress::IngressBackend;
 use api::view::{Ingress, IngressClass, Service};
 use serde_json::{Value, json};
 
-use super::{Change, Ingresses, Options, Reason};
+use super::{Change, Ingresses, Options};
 use crate::cluster::SecretState;
 
 use gateway::gateways;
@@ -60,9 +60,11 @@ pub fn convert(ingresses: &[Ingress], services: &[Service], gateway_class: &str)
     for ingress in ingresses {
         let key: Arc<str> = ingress.metadata.key().into();
         let findings = all.state(&key).unwrap_or_default().findings;
-        // A path of another Ingress, an invalid value: all of it is missing from the result.
-        let messages = findings.into_iter().filter(|finding| finding.reason != Reason::CertificateInvalid);
-        conversion.notes.extend(messages.map(|finding| Note { ingress: key.clone(), message: finding.message }));
+        // A path of another Ingress, an invalid value, a certificate for a host of others: all of it is missing from the
+        // result.
+        conversion
+            .notes
+            .extend(findings.into_iter().map(|finding| Note { ingress: key.clone(), message: finding.message }));
     }
     conversion.notes.sort();
     conversion.notes.dedup();

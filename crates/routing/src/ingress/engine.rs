@@ -119,6 +119,12 @@ impl Ingresses {
         self.ingresses.iter().filter(move |(_, entry)| entry.class.as_deref() == Some(class)).map(|(key, _)| key)
     }
 
+    /// The Ingress to whose namespace a host of a class belongs, in lower case: the oldest one with rules for it, or for its wildcard.
+    #[must_use]
+    pub fn owner(&self, class: &str, host: &str) -> Option<&Arc<str>> {
+        self.gateways.get(class)?.owner_key(host)
+    }
+
     /// The state of an Ingress; none for one that does not exist.
     #[must_use]
     pub fn state(&self, key: &str) -> Option<IngressState> {

@@ -175,13 +175,14 @@ impl<'a> Assembly<'a> {
         self.findings.push((owner.key.clone(), Finding { reason, message }));
     }
 
-    /// Notes a path that cannot be served. If access to it is restricted, its requests must not take another rule instead.
-    fn reject(&mut self, path: Path<'a>, problem: &str) {
-        let is_closed = path.owner.settings.policy.restricts();
+    /// Notes paths of an Ingress that cannot be served. If access to them is restricted, their requests must not take another
+    /// rule instead.
+    fn reject(&mut self, owner: &Parsed, paths: impl IntoIterator<Item = Path<'a>>, problem: &str) {
+        let is_closed = owner.settings.policy.restricts();
         let outcome = if is_closed { "; because access is restricted, its requests fail with 503" } else { "" };
-        self.find(path.owner, Reason::PathInvalid, format!("{problem}{outcome}"));
+        self.find(owner, Reason::PathInvalid, format!("{problem}{outcome}"));
         if is_closed {
-            self.closed.push(path);
+            self.closed.extend(paths);
         }
     }
 
@@ -192,10 +193,10 @@ impl<'a> Assembly<'a> {
             let budget = budgets.entry(path.namespace()).or_default();
             match identity(path) {
                 _ if !path.path.starts_with('/') => {
-                    self.reject(*path, &format!("path `{}` does not start with /", path.path));
+                    self.reject(path.owner, [*path], &format!("path `{}` does not start with /", path.path));
                 }
                 _ if path.kind == PathType::Unknown => {
-                    self.reject(*path, &format!("path {} has an unknown pathType", path.path));
+                    self.reject(path.owner, [*path], &format!("path {} has an unknown pathType", path.path));
                 }
                 None => {
                     let message = format!("path {} has a malformed escape, or leaves the root by `..`", path.path);
@@ -214,7 +215,7 @@ impl<'a> Assembly<'a> {
                              regular expressions of 32 KiB together",
                             path.path
                         );
-                        self.reject(*path, &most);
+                        self.reject(path.owner, [*path], &most);
                     }
                     Entry::Vacant(slot) => {
                         slot.insert(*path);
@@ -231,19 +232,33 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Notes the paths of an Ingress beyond the limit.
-    fn drop_excess(&mut self, host: Option<&str>, owner: &'a Parsed, is_regex: bool) {
-        let name = host.unwrap_or_default();
-        let Some(Excess { number, common, backend }) = owner.excess.get(name) else { return };
-        let (index, kind) = (MOST_PATHS, PathType::Prefix);
-        // By elements, a prefix ends before a `/`.
-        let path = if is_regex { &**common } else { common.rsplit_once('/').map_or("", |(start, _)| start) };
-        let path = Path { owner, index, path, kind, backend, is_regex, place: 0, is_default: false };
-        let host = host.unwrap_or("*");
-        self.reject(
-            path,
-            &format!("{number} paths of {host} are beyond the limit of {MOST_PATHS} paths of an Ingress"),
+    /// Notes the paths of an Ingress beyond the limit. `has_regex` says whether paths of its namespace are expressions.
+    fn drop_excess(&mut self, host: Option<&str>, owner: &'a Parsed, has_regex: bool) {
+        let Some(excess) = owner.excess.get(host.unwrap_or_default()) else { return };
+        let all = excess.paths(&owner.ingress);
+        let path = |text: &'a str, kind, backend, is_regex| Path {
+            owner,
+            index: MOST_PATHS,
+            path: if text.is_empty() { "/" } else { text },
+            kind,
+            backend,
+            is_regex,
+            place: 0,
+            is_default: false,
+        };
+        let message = format!(
+            "{} paths of {} are beyond the limit of {MOST_PATHS} paths of an Ingress",
+            all.len(),
+            host.unwrap_or("*")
         );
+        if has_regex || owner.settings.use_regex || owner.settings.rewrite_target.is_some() {
+            // One expression in place of any number.
+            let all = all.take(1).map(|one| path(&excess.common, PathType::Prefix, &one.backend, true));
+            self.reject(owner, all, &message);
+        } else {
+            let all = all.map(|one| path(&one.path, one.path_type, &one.backend, false));
+            self.reject(owner, all, &message);
+        }
     }
 
     /// Adds canaries to the paths of Ingresses of their own namespace: nobody else may take over requests of theirs.
@@ -283,7 +298,7 @@ impl<'a> Assembly<'a> {
             let rule = PathRule { path, canary: canary.as_ref(), host, has_tls, services };
             let inserted = location(&rule, &mut self.findings).and_then(|location| insert(&mut rules, path, location));
             if let Err(error) = inserted {
-                self.reject(*path, &error.to_string());
+                self.reject(path.owner, [*path], &error.to_string());
             }
         }
         for path in &self.closed {
@@ -323,6 +338,10 @@ fn close(rules: &mut HostRules, path: &Path<'_>, services: Services<'_>) {
         Ok(pattern) if path.is_regex => rules.patterns.push(PatternRules::new(pattern, location)),
         _ => {
             let Some(decoded) = request_path::decode(path.path) else { return };
+            if path.kind == PathType::Exact && !path.is_regex {
+                rules.exact.entry(decoded.into()).or_insert(location);
+                return;
+            }
             let prefix = request_path::without_slash(&decoded);
             rules.prefixes.entry(prefix.into()).or_insert(location);
         }

@@ -88,14 +88,17 @@ impl Settings {
             );
             settings.aliases.retain(|alias| is_host(alias));
         }
-        if settings.aliases.len() > MOST_ALIASES {
+        // Rules of others must not take the requests of aliases to which access is restricted.
+        if settings.aliases.len() > MOST_ALIASES && !settings.policy.restricts() {
             let message = format!("annotation server-alias: those after the first {MOST_ALIASES} hosts are ignored");
             reader.find(Reason::AliasIgnored, message);
             settings.aliases.truncate(MOST_ALIASES);
         }
         let mut findings = reader.findings;
         if ingress.spec.rules.len() > MOST_RULES {
-            let message = format!("the hosts of the rules after the first {MOST_RULES} are not served");
+            let outcome =
+                if settings.policy.restricts() { "; because access is restricted, they are closed" } else { "" };
+            let message = format!("the hosts of the rules after the first {MOST_RULES} are not served{outcome}");
             findings.push(Finding { reason: Reason::PathInvalid, message });
         }
         findings.extend(catalogue::not_honoured(annotations));

@@ -7,9 +7,10 @@ use api::view::gateway_api::{CertificateValidation, GROUP, GatewaySpec, Listener
 
 use super::kinds;
 use crate::attach::ListenerView;
-use crate::cluster::objects::{gateway_of_set, name_of, namespace_of};
+use crate::cluster::objects::{gateway_of_set, namespace_of};
 use crate::cluster::{CaState, Owner, Reader, SecretState, Verdict};
 use crate::model::{ClientValidation, ListenerId, ListenerProtocol, RouteKind};
+use crate::references::not_permitted;
 
 /// The listeners of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -183,13 +184,7 @@ fn permitted(reader: &Reader<'_>, owner: &Owner, reference: &ObjectRef, kind: &s
     if reader.permits((GROUP, owner.kind(), own), (reference.group(), kind, &key)) {
         return Ok(key);
     }
-    let message = format!(
-        "No ReferenceGrant in namespace \"{}\" permits {}s of namespace \"{own}\" to refer to {kind} \"{}\"",
-        namespace_of(&key),
-        owner.kind(),
-        name_of(&key)
-    );
-    Err(Verdict::bad("RefNotPermitted", message))
+    Err(Verdict::bad("RefNotPermitted", not_permitted((owner.kind(), own), (kind, &key))))
 }
 
 /// How clients of a port are verified.

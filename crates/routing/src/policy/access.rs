@@ -30,9 +30,9 @@ pub enum PasswordFormat {
 /// Success is a response with 2xx. 401 and 403 are passed on, with `WWW-Authenticate` for 401; any other status, and no
 /// response, is 500.
 ///
-/// Sent to the server are the headers of the request without `Content-Length`, and `X-Original-URL`
-/// (`$scheme://$http_host$request_uri`), `X-Original-Method`, `X-Real-IP`, `X-Forwarded-For` and
-/// `X-Auth-Request-Redirect`; `Host` is that of the URL.
+/// Sent to the server are the headers of the request without `Content-Length` and those by which proxies describe a request,
+/// and `X-Original-URL` (`$scheme://$http_host$request_uri`), `X-Original-Method`, `X-Real-IP`, `X-Forwarded-For`,
+/// `X-Forwarded-Host` and `X-Auth-Request-Redirect`; `Host` is that of the URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExternalAuth {
     /// Where the server is.

@@ -13,6 +13,7 @@ use api::kinds::certificatesigningrequest::NODE_SERVING;
 use bytes::Bytes;
 use client::http::Method;
 use client::remote::Remote;
+use control::certificate_orders::{Acme, Pauses};
 use control::signers::{CertificateRequest, Signer, TokenRequest, TokenSigner};
 use control::{CertificateChecks, Election, ServerNames, Settings};
 use jiff::Timestamp;
@@ -30,6 +31,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::certificate_authority::AcmeServer;
 use super::dns;
 use super::encryption::{self, Follower, Reloads};
 use super::identity::{self, Published};
@@ -182,6 +184,7 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
         server_names,
         dynamic: Some(dynamic),
         token_signer: Some(token_signer(accounts.clone())),
+        acme: certificate_authority(arguments)?,
         ..settings(arguments, &ranges, &live)
     };
     let following = Following { settings, published };
@@ -205,6 +208,13 @@ pub(super) async fn start(arguments: &ServerArguments, beside: Beside) -> anyhow
     }
     let _ = readiness.send(true);
     Ok(Running { address, kubeconfig, identity: live, stop, serving, halt, control, store, followers })
+}
+
+/// The ACME server from which certificates are ordered.
+fn certificate_authority(arguments: &ServerArguments) -> anyhow::Result<Option<Acme>> {
+    let pauses = Pauses { retry: arguments.acme.acme_retry_period, ..Pauses::default() };
+    let server = arguments.acme.directory()?;
+    Ok(server.map(|directory| Acme::new(Arc::new(AcmeServer(directory)), pauses)))
 }
 
 /// Signs tokens in Secrets.
@@ -325,6 +335,7 @@ impl Following {
         loop {
             let settings = published.borrow_and_update().settings(&self.settings);
             tokio::select! {
+                () = control::acme::run(store.clone(), settings.clone()) => return,
                 () = control::runner::run(store.clone(), settings, metrics.clone()) => return,
                 Ok(()) = published.changed() => {}
             }
@@ -376,6 +387,7 @@ fn settings(arguments: &ServerArguments, ranges: &Ranges, live: &Live) -> Settin
         certificate_lifetime: arguments.cluster_signing_duration,
         load_balancer: arguments.balancing.settings(),
         gateway_class: arguments.gateway_class.unwrap_or_default(),
+        gateway_http3: arguments.gateway_http3,
         ingress_class: arguments.ingress_class.map(IngressClassCreation::setting).unwrap_or_default(),
         ingress: arguments.ingress.options(),
         certificate_checks: CertificateChecks(Some(Arc::new(ServedCertificates))),

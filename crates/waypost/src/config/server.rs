@@ -13,7 +13,10 @@ use api::admission::Plugin;
 use api::gateway_api::Channel;
 
 use super::values::{count, lifetime, port_range, seconds, token_lifetime};
-use super::{AuditArguments, DataDir, EncryptionArguments, IngressArguments, LoadBalancerArguments, ReachedArguments};
+use super::{
+    AcmeArguments, AuditArguments, DataDir, EncryptionArguments, IngressArguments, LoadBalancerArguments,
+    ReachedArguments,
+};
 
 /// Operations on a store.
 #[derive(Subcommand, Debug)]
@@ -151,6 +154,9 @@ pub(crate) struct ServerArguments {
     /// Create the GatewayClass waypost; on in `up`, off in `server`
     #[arg(long, env = "WAYPOST_GATEWAY_CLASS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) gateway_class: Option<bool>,
+    /// Serve HTTPS listeners of Gateways and Ingresses over HTTP/3, too, at UDP ports with the same numbers
+    #[arg(long, env = "WAYPOST_GATEWAY_HTTP3", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_name = "BOOL")]
+    pub(crate) gateway_http3: bool,
     /// Create the IngressClass waypost: true, false, or default to make it the default class; on in `up`, off in `server`
     #[arg(long, env = "WAYPOST_INGRESS_CLASS", num_args = 0..=1, default_missing_value = "true", value_name = "WHEN")]
     pub(crate) ingress_class: Option<IngressClassCreation>,
@@ -204,6 +210,8 @@ pub(crate) struct ServerArguments {
     pub(crate) balancing: LoadBalancerArguments,
     #[command(flatten)]
     pub(crate) ingress: IngressArguments,
+    #[command(flatten)]
+    pub(crate) acme: AcmeArguments,
 }
 
 /// Whether the IngressClass `waypost` is created.
@@ -257,6 +265,7 @@ impl ServerArguments {
             ("--token-auth-file", self.token_auth_file.as_deref()),
             ("--audit-policy-file", self.audit.policy()),
             ("--encryption-provider-config", self.encryption.encryption_provider_config.as_deref()),
+            ("--acme-ca-file", self.acme.file()),
         ];
         files.into_iter().filter_map(|(flag, path)| Some((flag, path?)))
     }

@@ -5,12 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use testbed::net::eventually;
 
-use super::stage::{ADDRESS, ROUTES, Stage, rule};
+use super::stage::{ADDRESS, Stage, listener, rule};
 
-const GATEWAYS: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/default/gateways";
 /// Changes of the route.
 const CHANGES: usize = 1000;
 /// Connections that stay open.
@@ -27,20 +26,14 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A route to a Service that tells the pod how often the route was changed.
-fn route(turn: usize) -> Value {
+/// Has the route lead to a Service, and tell the pod how often it was changed.
+fn change(stage: &Stage, turn: usize) {
     let filter = json!({
         "type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "x-turn", "value": turn.to_string()}]},
     });
     let service = if turn.is_multiple_of(2) { "even" } else { "odd" };
-    json!({
-        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {
-            "parentRefs": [{"name": "public"}], "hostnames": ["web.test"],
-            "rules": [{"filters": [filter], "backendRefs": [{"name": service, "port": 80}]}],
-        },
-    })
+    let rules = json!([{"filters": [filter], "backendRefs": [{"name": service, "port": 80}]}]);
+    stage.route("web", "web.test", &rules);
 }
 
 /// The turn that the pod of a response was told.
@@ -76,15 +69,8 @@ fn s52_a_thousand_route_changes_fail_no_request_and_close_no_connection() {
     let stage = Stage::new();
     stage.backend("even");
     stage.backend("odd");
-    stage.put(
-        GATEWAYS,
-        &json!({
-            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
-            "metadata": {"name": "public", "namespace": "default"},
-            "spec": {"gatewayClassName": "waypost", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
-        }),
-    );
-    stage.put(ROUTES, &route(0));
+    stage.gateway(&json!([listener("http", 80)]));
+    change(&stage, 0);
     let _ = stage.until("the route is served", &["http://web.test/"], |page| page.code == 200);
     let (is_over, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -107,7 +93,7 @@ fn s52_a_thousand_route_changes_fail_no_request_and_close_no_connection() {
             .collect();
         let over = Over(&is_over);
         for turn in 1..=CHANGES {
-            stage.put(ROUTES, &route(turn));
+            change(&stage, turn);
         }
         let mut fresh = connect(&stage);
         eventually("the last change is effective", || {

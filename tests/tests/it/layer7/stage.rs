@@ -17,9 +17,15 @@ pub(super) const ADDRESS: &str = "203.0.113.0";
 pub(super) const TARGET: u16 = 8080;
 /// The collections that are used here.
 pub(super) const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+pub(super) const GATEWAYS: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/default/gateways";
 pub(super) const ROUTES: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes";
+pub(super) const POLICIES: &str = "/apis/waypost.dev/v1/namespaces/default/trafficpolicies";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const NGINX: &str = "nginx.ingress.kubernetes.io/";
+/// The address of the Gateway of [`Stage::settle_policies`].
+const SETTLED: &str = "203.0.113.14";
+/// More than the calls of it in a test.
+const TURNS: usize = 100;
 
 /// See the module.
 pub(super) struct Stage {
@@ -27,6 +33,7 @@ pub(super) struct Stage {
     pub(super) node: Node,
     pub(super) outside: Outside,
     pods: Mutex<Vec<Pod>>,
+    turns: Mutex<usize>,
     files: TempDir,
 }
 
@@ -81,14 +88,28 @@ fn value<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 
 impl Stage {
     pub(super) fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// One whose server has these arguments besides.
+    pub(super) fn with(of_server: &[&str]) -> Self {
+        Self::start(of_server, &[])
+    }
+
+    /// One whose node has these arguments besides.
+    pub(super) fn with_node(of_node: &[&str]) -> Self {
+        Self::start(&[], of_node)
+    }
+
+    fn start(of_server: &[&str], of_node: &[&str]) -> Self {
         let pool = format!("{ADDRESS}/28");
         let arguments = ["--load-balancer-pool", &pool, "--ingress-class", "--gateway-class"];
-        let served = Served::with_server(Mode::under_test(), &arguments);
+        let served = Served::with_server(Mode::under_test(), &[&arguments[..], of_server].concat());
         let node = served.node("n1");
-        served.serve(&node, &["--roles", "proxy,announce"]);
+        served.serve(&node, &[&["--roles", "proxy,announce"][..], of_node].concat());
         let outside = served.cluster().outside("outside");
         outside.route(&pool, &node);
-        Self { served, node, outside, pods: Mutex::default(), files: testbed::folder() }
+        Self { served, node, outside, pods: Mutex::default(), turns: Mutex::default(), files: testbed::folder() }
     }
 
     /// A Service with one pod that answers.
@@ -123,6 +144,82 @@ impl Stage {
                 "metadata": {"name": name, "namespace": "default", "annotations": annotations},
             }),
         );
+    }
+
+    /// Creates the Gateway `public`, or changes it.
+    pub(super) fn gateway(&self, listeners: &Value) {
+        let spec = json!({"gatewayClassName": "waypost", "listeners": listeners});
+        self.put(GATEWAYS, &object("gateway.networking.k8s.io/v1", "Gateway", "public", &spec));
+    }
+
+    /// Creates an HTTPRoute of the Gateway `public` for a host, or changes it.
+    pub(super) fn route(&self, name: &str, host: &str, rules: &Value) {
+        let spec = json!({"parentRefs": [{"name": "public"}], "hostnames": [host], "rules": rules});
+        self.put(ROUTES, &object("gateway.networking.k8s.io/v1", "HTTPRoute", name, &spec));
+    }
+
+    /// Creates a TrafficPolicy for a target, `KIND/NAME` or `KIND/NAME/SECTION`, or changes it.
+    pub(super) fn policy(&self, name: &str, target: &str, fields: &Value) {
+        let mut words = target.split('/');
+        let mut target = json!({"kind": words.next(), "name": words.next()});
+        if let Some(section) = words.next() {
+            target["sectionName"] = section.into();
+        }
+        let mut spec = fields.clone();
+        spec["targetRefs"] = json!([target]);
+        self.put(POLICIES, &object("waypost.dev/v1", "TrafficPolicy", name, &spec));
+    }
+
+    /// Waits until the first ancestor of a TrafficPolicy has a condition, `Type=Status/Reason`, and returns its message.
+    #[track_caller]
+    pub(super) fn verdict(&self, name: &str, condition: &str) -> String {
+        let path = format!("{POLICIES}/{name}");
+        let mut found = None;
+        eventually(&format!("TrafficPolicy {name} is {condition}"), || {
+            let policy = self.served.session(|session| session.get(&path).success());
+            let all = policy["status"]["ancestors"][0]["conditions"].as_array().cloned().unwrap_or_default();
+            let text = |one: &Value, key: &str| one[key].as_str().unwrap_or_default().to_owned();
+            let is_it = |one: &&Value| {
+                let named = format!("{}={}/{}", text(one, "type"), text(one, "status"), text(one, "reason"));
+                named == condition && one["observedGeneration"] == policy["metadata"]["generation"]
+            };
+            found = all.iter().find(is_it).map(|one| text(one, "message"));
+            found.is_some()
+        });
+        found.expect("it was found")
+    }
+
+    /// Waits until all TrafficPolicies that were put are in force: one more, which is watched after them, limits the requests
+    /// of a Gateway of its own.
+    #[track_caller]
+    pub(super) fn settle_policies(&self) {
+        let turn = {
+            let mut turns = self.turns.lock();
+            *turns += 1;
+            *turns
+        };
+        let spec = json!({
+            "gatewayClassName": "waypost", "listeners": [listener("http", 80)],
+            "addresses": [{"type": "IPAddress", "value": SETTLED}],
+        });
+        self.put(GATEWAYS, &object("gateway.networking.k8s.io/v1", "Gateway", "settled", &spec));
+        let rules = json!([{"backendRefs": [{"name": "settled", "port": 80}]}]);
+        let spec = json!({"parentRefs": [{"name": "settled"}], "rules": rules});
+        self.put(ROUTES, &object("gateway.networking.k8s.io/v1", "HTTPRoute", "settled", &spec));
+        // Each turn the limit is one byte less than the body that is sent.
+        let size = TURNS - turn;
+        self.policy("settled", "HTTPRoute/settled", &json!({"requestBody": {"maxSize": size.to_string()}}));
+        let body = "x".repeat(size + 1);
+        eventually("the last policy is in force", || {
+            let got = self.curl(SETTLED, &["--data", &body, "http://settled.test/"]);
+            Page::parse(&got.out).is_some_and(|page| page.code == 413)
+        });
+    }
+
+    /// Removes an object.
+    #[track_caller]
+    pub(super) fn remove(&self, collection: &str, name: &str) {
+        let _ = self.served.session(|session| session.delete(&format!("{collection}/{name}"))).success();
     }
 
     /// Creates an object, or changes one: lists are replaced, members that are absent stay.
@@ -205,6 +302,24 @@ impl Stage {
         let keeps = self.served.mode().keeps_source;
         if keeps { self.outside.address(Family::V4) } else { self.node.address(Family::V4) }.to_string()
     }
+}
+
+/// An object of the namespace `default`.
+fn object(version: &str, kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+}
+
+/// A listener for HTTP.
+pub(super) fn listener(name: &str, port: u16) -> Value {
+    json!({"name": name, "port": port, "protocol": "HTTP"})
+}
+
+/// A rule of an HTTPRoute for a path prefix, that leads to a Service.
+pub(super) fn to(name: &str, path: &str, service: &str) -> Value {
+    json!({
+        "name": name, "matches": [{"path": {"type": "PathPrefix", "value": path}}],
+        "backendRefs": [{"name": service, "port": 80}],
+    })
 }
 
 /// A rule of an Ingress with one path.

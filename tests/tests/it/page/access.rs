@@ -10,7 +10,7 @@ use testbed::wire::{Reply, Wire};
 
 use super::{link, server, word};
 
-const JSON: (&str, &str) = ("Content-Type", "application/json");
+pub(super) const JSON: (&str, &str) = ("Content-Type", "application/json");
 const SESSION: &str = "/page/session";
 
 /// Sends the token of a link.
@@ -20,7 +20,7 @@ fn enter(server: &Server, word: &str, headers: &[(&str, &str)]) -> Reply {
 }
 
 /// The cookie that a link became.
-fn cookie(server: &Server) -> String {
+pub(super) fn cookie(server: &Server) -> String {
     let reply = enter(server, word(&link(server)), &[]);
     assert_eq!(reply.code, 200, "{}", reply.text());
     let set = reply.header("set-cookie").expect("a cookie").to_owned();
@@ -30,7 +30,7 @@ fn cookie(server: &Server) -> String {
     set.split(';').next().expect("a pair").to_owned()
 }
 
-fn with(server: &Server, cookie: &str, method: &str, path: &str, more: &[(&str, &str)]) -> Reply {
+pub(super) fn with(server: &Server, cookie: &str, method: &str, path: &str, more: &[(&str, &str)]) -> Reply {
     let headers: Vec<_> = [("Cookie", cookie), JSON].into_iter().chain(more.iter().copied()).collect();
     Wire::anonymous(server).ask(method, path, &headers, if method == "GET" { b"" } else { b"{}" })
 }
@@ -79,7 +79,11 @@ fn forged_words_and_cookies_are_nobody() {
 fn a_cookie_reads_what_the_page_shows_and_nothing_else() {
     let server = server();
     let cookie = cookie(&server);
-    for path in [SERVICES, "/api/v1/pods", "/api/v1/nodes", "/apis/discovery.k8s.io/v1/endpointslices", SESSION] {
+    let layer7 = api_of_gateways().map(|(kind, version)| format!("/apis/gateway.networking.k8s.io/{version}/{kind}"));
+    let fixed = [SERVICES, "/api/v1/pods", "/api/v1/nodes", "/apis/discovery.k8s.io/v1/endpointslices", SESSION];
+    let more = ["/apis/networking.k8s.io/v1/ingresses", "/apis/networking.k8s.io/v1/ingressclasses"];
+    let policies = ["/apis/waypost.dev/v1/trafficpolicies"];
+    for path in fixed.into_iter().chain(more).chain(policies).chain(layer7.iter().map(String::as_str)) {
         assert_eq!(with(&server, &cookie, "GET", path, &[]).code, 200, "{path}");
     }
     let one = format!("{SERVICES}/kubernetes");
@@ -94,6 +98,8 @@ fn a_cookie_reads_what_the_page_shows_and_nothing_else() {
         "/api/v1/secrets",
         "/api/v1/namespaces/kube-system/secrets/any",
         "/api/v1/namespaces/default/configmaps",
+        "/apis/gateway.networking.k8s.io/v1/namespaces/default/gateways/g/status",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
         "/api/v1/namespaces/default/pods/p/exec?command=id",
         "/api/v1/namespaces/default/pods/p/attach",
         "/api/v1/namespaces/default/pods/p/portforward",
@@ -111,6 +117,23 @@ fn a_cookie_reads_what_the_page_shows_and_nothing_else() {
     assert_eq!(report.code, 404, "a node that is not there, and not a refusal: {}", report.text());
     let other = [("Impersonate-User", "somebody")];
     assert_eq!(with(&server, &cookie, "GET", SERVICES, &other).code, 403);
+}
+
+/// The kinds of the Gateway API that the page reads, with their versions.
+fn api_of_gateways() -> [(&'static str, &'static str); 10] {
+    let v1 = |kind| (kind, "v1");
+    [
+        v1("gatewayclasses"),
+        v1("gateways"),
+        v1("listenersets"),
+        v1("httproutes"),
+        v1("grpcroutes"),
+        v1("tlsroutes"),
+        v1("tcproutes"),
+        v1("udproutes"),
+        v1("backendtlspolicies"),
+        ("referencegrants", "v1beta1"),
+    ]
 }
 
 #[test]
@@ -158,13 +181,13 @@ fn a_visit_sees_what_its_user_sees_and_ends_with_them() {
 }
 
 /// Creates an object as the administrator, once its namespace is ready for it.
-fn create(server: &Server, path: &str, object: &serde_json::Value) {
+pub(super) fn create(server: &Server, path: &str, object: &serde_json::Value) {
     let body = object.to_string();
     eventually(path, || Wire::admin(server).ask("POST", path, &[JSON], body.as_bytes()).code == 201);
 }
 
 /// The answer of `/page/findings` to a session.
-fn findings(server: &Server, cookie: &str, query: &str) -> serde_json::Value {
+pub(super) fn findings(server: &Server, cookie: &str, query: &str) -> serde_json::Value {
     with(server, cookie, "GET", &format!("/page/findings{query}"), &[]).success()
 }
 
@@ -240,7 +263,7 @@ fn b13_findings_name_only_objects_that_the_user_may_list() {
 }
 
 /// The cookie of a visit that a bearer token began.
-fn visit_with(server: &Server, token: &str) -> String {
+pub(super) fn visit_with(server: &Server, token: &str) -> String {
     let bearer = format!("Bearer {token}");
     let made = Wire::anonymous(server).ask("POST", "/page/links", &[JSON, ("Authorization", &bearer)], b"{}").success();
     let reply = enter(server, word(text(&made, "/path")), &[]);

@@ -189,7 +189,8 @@ fn port_json(port: &Port) -> Value {
     };
     json!({
         "name": &*planned.key.port, "protocol": planned.key.protocol.as_str(), "family": planned.key.family.as_str(),
-        "port": planned.port, "redirected": planned.key.redirected, "affinitySeconds": planned.affinity,
+        "port": planned.port, "redirected": planned.key.redirected,
+        "servedBy": planned.served_by().map(ToString::to_string), "affinitySeconds": planned.affinity,
         "ways": port.paths.iter().map(path_json).collect::<Vec<_>>(),
         "endpoints": port.candidates.iter().map(candidate).collect::<Vec<_>>(),
     })

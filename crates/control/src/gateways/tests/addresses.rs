@@ -40,6 +40,42 @@ fn s52_a_gateway_gets_a_service_and_an_address() {
 }
 
 #[test]
+fn s52_https_listeners_have_a_udp_port_with_http3() {
+    let mut cluster = cluster();
+    cluster.settings.gateway_http3 = true;
+    let metadata = json!({"name": "tls", "namespace": "default"});
+    cluster.put("secrets", json!({"metadata": metadata, "type": "kubernetes.io/tls", "data": {"tls.crt": "good"}}));
+    let tls = |mode: &str, name: &str, port: u16, protocol: &str| {
+        let mut listener = listener(name, port, protocol);
+        listener["tls"] = json!({"mode": mode});
+        if mode == "Terminate" {
+            listener["tls"]["certificateRefs"] = json!([{"name": "tls"}]);
+        }
+        listener
+    };
+    let mut listeners = vec![
+        listener("http", 80, "HTTP"),
+        tls("Terminate", "https", 443, "HTTPS"),
+        tls("Passthrough", "pass", 8443, "TLS"),
+    ];
+    put_gateway(&mut cluster, &listeners);
+    converge(&mut cluster);
+    let expected = ["tcp-80 80/TCP", "tcp-443 443/TCP", "udp-443 443/UDP", "tcp-8443 8443/TCP"];
+    assert_eq!(ports(&service(&cluster)), expected);
+    // A UDP listener has that port anyway.
+    listeners.push(listener("udp", 443, "UDP"));
+    put_gateway(&mut cluster, &listeners);
+    converge(&mut cluster);
+    assert_eq!(ports(&service(&cluster)), expected);
+    cluster.settings.gateway_http3 = false;
+    cluster.restart();
+    listeners.pop();
+    put_gateway(&mut cluster, &listeners);
+    converge(&mut cluster);
+    assert_eq!(ports(&service(&cluster)), ["tcp-80 80/TCP", "tcp-443 443/TCP", "tcp-8443 8443/TCP"]);
+}
+
+#[test]
 fn s52_two_gateways_have_two_addresses() {
     let mut cluster = cluster();
     put_gateway(&mut cluster, &[listener("http", 80, "HTTP")]);

@@ -27,6 +27,20 @@ fn s51_an_ingress_gets_the_address_of_its_class() {
 }
 
 #[test]
+fn s51_with_http3_a_class_has_a_udp_port() {
+    let mut cluster = cluster();
+    cluster.settings.gateway_http3 = true;
+    put(&mut cluster, with_class("shop", "waypost"));
+    converge(&mut cluster);
+    let service = service(&cluster);
+    let names: Vec<&str> = service.items("spec.ports").iter().map(|port| port.text("name")).collect();
+    assert_eq!(names, ["tcp-80", "tcp-443", "udp-443"]);
+    let ports =
+        json!([{"port": 80, "protocol": "TCP"}, {"port": 443, "protocol": "TCP"}, {"port": 443, "protocol": "UDP"}]);
+    assert_eq!(addresses(&cluster, "shop"), json!([{"ip": "192.0.2.0", "ports": ports}]));
+}
+
+#[test]
 fn s51_ingresses_of_a_class_share_an_address_and_classes_do_not() {
     let mut cluster = cluster();
     put_class(&mut cluster, "internal", CONTROLLER, &json!({}));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::world::World;
 use crate::layer7::{Kind, LAYER7_CODES};
 
-/// A scenario: its change of the world, the object that is asked for, its code, and parts of the message and of the command.
+/// A scenario: the change of its objects, the object that is explained, the code of the finding, and parts of the message and of the command.
 type Case = (&'static str, fn(&mut World), Kind, &'static str, &'static str, &'static [&'static str], &'static str);
 
 fn tls(refs: Value) -> Value {

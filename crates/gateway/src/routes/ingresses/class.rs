@@ -11,7 +11,7 @@ use routing::ingress::{Host, IngressTable, ServerCertificates, VirtualGateway};
 use routing::model::{GatewayConfig, ListenerConfig, ListenerProtocol, Rule, Target};
 use rustls::ServerConfig;
 
-use super::super::programmed::{Frontend, Programmed};
+use super::super::programmed::{Frontend, Problem, Programmed};
 use super::super::rule::CompiledRule;
 use super::super::tables::{PortTable, RoutedListener};
 use super::certificates::ClassCertificates;
@@ -101,7 +101,7 @@ impl ServedClass {
     }
 
     /// Opens the ports; returns what failed.
-    pub(super) fn open(&mut self, config: &Arc<GatewayConfig>, frontend: &Frontend) -> Vec<String> {
+    pub(super) fn open(&mut self, config: &Arc<GatewayConfig>, frontend: &Frontend) -> Vec<Problem> {
         let port = |listener: &Arc<RoutedListener>| {
             let (of, rules) = (&listener.config, Arc::clone(&self.rules));
             ((of.protocol.transport(), of.port), PortTable::Ingress { listener: Arc::clone(listener), rules })

@@ -50,7 +50,7 @@ fn a_request_is_logged_with_what_became_of_it_and_without_credentials() {
     gateway.service("one", &[pod]);
     gateway.route("http", "web", &[], vec![Rule { index: 3, ..rule_to("one") }]);
     let answer = gateway.ask(
-        "POST /a\"b?c=d HTTP/1.1\r\nHost: ann:secret@web.example\r\nUser-Agent: x\"\\é\r\nX-Request-ID: id-1\r\n\
+        "POST /a\"b?c=d HTTP/1.1\r\nHost: web.example\r\nUser-Agent: x\"\\é\r\nX-Request-ID: id-1\r\n\
          Referer: https://ann:secret@other.example/?q\r\nAuthorization: Bearer secret\r\nCookie: id=secret\r\n\
          Connection: close\r\nContent-Length: 5\r\n\r\nhello",
     );
@@ -62,6 +62,19 @@ fn a_request_is_logged_with_what_became_of_it_and_without_credentials() {
         "endpoint": pod.to_string(), "userAgent": "x\"\\é", "referer": "https://other.example/?q", "requestId": "id-1",
     });
     assert_eq!(only(&lines), expected);
+}
+
+#[test]
+fn credentials_in_a_host_are_rejected_and_not_logged() {
+    let (gateway, lines) = http();
+    let answer = gateway.ask("GET / HTTP/1.1\r\nHost: ann:secret@web.example\r\nConnection: close\r\n\r\n");
+    assert_eq!(code(&answer), 400, "{answer}");
+    let line = lines.next_json();
+    assert_eq!(
+        (&line["status"], &line["host"], &line["reason"]),
+        (&json!(400), &json!("web.example"), &json!("rejected"))
+    );
+    assert!(!line.to_string().contains("secret"), "{line}");
 }
 
 #[test]

@@ -5,11 +5,48 @@ use std::io::Write as _;
 use api::gateway_api::watched;
 use api::kinds;
 use client::memory::Memory;
-use plan::Protocol;
+use client::watch::Source;
+use plan::{Protocol, Redirect};
 
 use super::*;
 use crate::controller::{Gateway, Settings};
 use crate::tests::next_answer;
+
+/// A gateway that watches objects, with the runtime that outlives it.
+pub(super) struct Watching {
+    pub(super) gateway: Gateway,
+    pub(super) runtime: Runtime,
+}
+
+impl Watching {
+    /// Starts one whose settings are changed so.
+    pub(super) fn start(source: Arc<dyn Source>, change: impl FnOnce(&mut Settings)) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let mut settings = Settings {
+            node: "n1".to_owned(),
+            addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
+            limits: Limits::default(),
+            ingress: routing::ingress::Options::default(),
+            access_log: None,
+            events: Arc::new(|_| {}),
+        };
+        change(&mut settings);
+        let inside = runtime.enter();
+        let gateway = Gateway::start(source, settings).expect("a gateway");
+        drop(inside);
+        Self { gateway, runtime }
+    }
+
+    /// Waits for a redirect, and returns the first such.
+    pub(super) fn redirect(&self, is_it: impl Fn(&Redirect) -> bool) -> Redirect {
+        let mut redirects = self.gateway.redirects();
+        self.runtime.block_on(async {
+            let all = redirects.wait_for(|all| all.iter().any(&is_it)).await.expect("redirects").clone();
+            all.iter().find(|one| is_it(one)).expect("one").clone()
+        })
+    }
+}
 
 /// A Service with one endpoint.
 pub(super) fn service(memory: &Memory, name: &str, pod: SocketAddr) {
@@ -40,8 +77,6 @@ fn route(memory: &Memory, name: &str, backend: &str) {
 
 #[test]
 fn objects_become_listeners_and_rules_and_changes_close_no_connection() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.expect("a runtime");
     let memory = Arc::new(Memory::default());
     memory.put(&kinds::namespace::KIND, json!({"metadata": {"name": "shop"}}));
     memory.put(
@@ -59,29 +94,12 @@ fn objects_become_listeners_and_rules_and_changes_close_no_connection() {
         "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.2", "ports": [{"name": "tcp-80", "port": 80}]},
         "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}},
     }));
-    let inside = runtime.enter();
-    let gateway = Gateway::start(
-        Arc::clone(&memory) as _,
-        Settings {
-            node: "n1".to_owned(),
-            addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
-            limits: Limits::default(),
-            ingress: routing::ingress::Options::default(),
-            access_log: None,
-            events: Arc::new(|_| {}),
-        },
-    )
-    .expect("a gateway");
-    drop(inside);
+    let watching = Watching::start(Arc::clone(&memory) as _, |_| {});
     memory.put(&watched::GATEWAY, json!({
         "metadata": {"namespace": "shop", "name": "public", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1},
         "spec": {"gatewayClassName": "waypost", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
     }));
-    let mut redirects = gateway.redirects();
-    let redirect = runtime.block_on(async {
-        let all = redirects.wait_for(|all| !all.is_empty()).await.expect("redirects").clone();
-        all.iter().next().expect("one").clone()
-    });
+    let redirect = watching.redirect(|_| true);
     assert_eq!(
         (&*redirect.service, &*redirect.port, redirect.protocol),
         ("shop/public-waypost", "tcp-80", Protocol::Tcp)
@@ -103,5 +121,6 @@ fn objects_become_listeners_and_rules_and_changes_close_no_connection() {
     memory.delete(&watched::HTTP_ROUTE, "shop", "web");
     crate::tests::eventually("the route is gone", || get("web.example").0.starts_with("http/1.1 404"));
     memory.delete(&watched::GATEWAY, "shop", "public");
-    runtime.block_on(async { redirects.wait_for(|all| all.is_empty()).await.map(drop) }).expect("no redirect");
+    let mut redirects = watching.gateway.redirects();
+    watching.runtime.block_on(async { redirects.wait_for(|all| all.is_empty()).await.map(drop) }).expect("no redirect");
 }

@@ -20,7 +20,7 @@ fn with_policy(balancing: Balancing) -> Rule {
     Rule { policy: Some(Arc::new(policy)), ..rule(&json!({"backends": [{"name": "one"}]})) }
 }
 
-/// Pod that resets new connections while it is told to, and the number of its connections.
+/// Pod that resets new connections while the flag is set, and the number of its connections.
 fn resetting() -> (SocketAddr, Arc<AtomicBool>, Arc<AtomicUsize>) {
     let (is_bad, count) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -9,17 +9,15 @@ use api::kinds;
 use client::memory::Memory;
 use routing::ingress::Options;
 
-use super::cluster::service;
+use super::cluster::{Watching, service};
 use super::tls::{Ca, Identity, Tls, ask, over, secret_of};
 use super::*;
-use crate::controller::{Gateway, Settings};
 use crate::tests::{eventually, next_answer};
 
 /// The gateway of a node with the class `waypost`, and the Services `one` to `three`.
 struct Node {
-    gateway: Gateway,
+    watching: Watching,
     memory: Arc<Memory>,
-    runtime: Runtime,
 }
 
 fn class(memory: &Memory, name: &str, controller: &str) {
@@ -40,8 +38,6 @@ impl Node {
     }
 
     fn with(ingress: Options) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.expect("a runtime");
         let memory = Arc::new(Memory::default());
         class(&memory, "waypost", "waypost.dev/ingress-controller");
         for name in ["one", "two", "three"] {
@@ -57,18 +53,8 @@ impl Node {
                 "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}},
             }),
         );
-        let inside = runtime.enter();
-        let settings = Settings {
-            node: "n1".to_owned(),
-            addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
-            limits: Limits::default(),
-            ingress,
-            access_log: None,
-            events: Arc::new(|_| {}),
-        };
-        let gateway = Gateway::start(Arc::clone(&memory) as _, settings).expect("a gateway");
-        drop(inside);
-        Self { gateway, memory, runtime }
+        let watching = Watching::start(Arc::clone(&memory) as _, |settings| settings.ingress = ingress);
+        Self { watching, memory }
     }
 
     /// Sets an Ingress of the class `waypost`; annotations are without the prefix of ingress-nginx.
@@ -104,14 +90,10 @@ impl Node {
     /// Where connections to a port of the class lead.
     fn address(&self, port: u16) -> SocketAddr {
         let name = format!("tcp-{port}");
-        let mut redirects = self.gateway.redirects();
-        self.runtime.block_on(async {
-            let of_port = |redirect: &&plan::Redirect| {
-                *redirect.service == *"waypost-system/ingress-waypost" && *redirect.port == *name
-            };
-            let all = redirects.wait_for(|all| all.iter().any(|one| of_port(&one))).await.expect("redirects").clone();
-            all.iter().find(of_port).expect("one").listener
-        })
+        let of_port = |redirect: &plan::Redirect| {
+            *redirect.service == *"waypost-system/ingress-waypost" && *redirect.port == *name
+        };
+        self.watching.redirect(of_port).listener
     }
 
     fn connect(&self, port: u16) -> TcpStream {
@@ -250,9 +232,9 @@ fn a_class_of_another_controller_is_served_only_if_it_is_taken_over() {
     node.ingress("b", &[], &["b.example / Prefix two"], json!({"ingressClassName": "nginx"}));
     node.eventually("b.example", "/", "404");
     class(&node.memory, "waypost", "example.com/other");
-    let mut redirects = node.gateway.redirects();
+    let mut redirects = node.watching.gateway.redirects();
     let none = async { redirects.wait_for(|all| all.is_empty()).await.map(drop) };
-    node.runtime.block_on(none).expect("no redirect");
+    node.watching.runtime.block_on(none).expect("no redirect");
 
     let controllers = vec!["k8s.io/ingress-nginx".into()];
     let node = Node::with(Options { controllers, ..Options::default() });

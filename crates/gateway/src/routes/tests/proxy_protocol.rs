@@ -8,11 +8,12 @@ use client::memory::Memory;
 use parking_lot::Mutex;
 use routing::policy::Policy;
 
+use super::cluster::Watching;
 use super::stream::tcp;
 use super::*;
 use crate::access_log::AccessLogFormat;
 use crate::access_log::tests::Lines;
-use crate::controller::{Gateway, Notice, Settings};
+use crate::controller::Notice;
 use crate::source_ranges::SourceRanges;
 use crate::tests::{eventually, rest_of};
 
@@ -129,27 +130,13 @@ fn bytes_behind_the_header_are_those_of_the_client() {
 
 #[test]
 fn an_annotation_of_the_gateway_names_the_proxies() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.expect("a runtime");
     let (memory, notices) = (Arc::new(Memory::default()), Arc::new(Mutex::new(Vec::<Notice>::new())));
     traffic::objects(&memory, tcp("one"));
     let reported = Arc::clone(&notices);
-    let inside = runtime.enter();
-    let settings = Settings {
-        node: "n1".to_owned(),
-        addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
-        limits: Limits::default(),
-        ingress: routing::ingress::Options::default(),
-        access_log: None,
-        events: Arc::new(move |notice| reported.lock().push(notice)),
-    };
-    let gateway = Gateway::start(Arc::clone(&memory) as _, settings).expect("a gateway");
-    drop(inside);
-    let mut redirects = gateway.redirects();
-    let address = runtime.block_on(async {
-        let all = redirects.wait_for(|all| !all.is_empty()).await.expect("redirects").clone();
-        all.iter().next().expect("one").listener
+    let watching = Watching::start(Arc::clone(&memory) as _, |settings| {
+        settings.events = Arc::new(move |notice| reported.lock().push(notice));
     });
+    let address = watching.redirect(|_| true).listener;
     let answer = |sent: &str| {
         let mut stream = TcpStream::connect(address).expect("a connection");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
@@ -164,10 +151,12 @@ fn an_annotation_of_the_gateway_names_the_proxies() {
         let spec = json!({"gatewayClassName": "waypost", "listeners": listeners});
         memory.put(&watched::GATEWAY, json!({"metadata": metadata, "spec": spec}));
     };
-    annotate("nonsense, 127.0.0.0/8");
+    annotate("nonsense, 127.0.0.0/8, 10.0.0.0/33, other");
     eventually("headers are required", || answer("hello").is_empty());
     assert_eq!(answer("PROXY TCP4 192.0.2.7 192.0.2.11 5000 80\r\nhello"), "onehello");
     eventually("the mistake is reported", || notices.lock().iter().any(|notice| notice.message.contains("`nonsense`")));
+    let found: Vec<_> = notices.lock().iter().map(|notice| (notice.reason, notice.message.clone())).collect();
+    assert!(matches!(&found[..], [("AnnotationIgnored", one)] if one.contains("as are 2 more ranges")), "{found:?}");
     annotate("");
     eventually("headers are not required", || answer("hello") == "onehello");
 }

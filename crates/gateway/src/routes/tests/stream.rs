@@ -28,7 +28,7 @@ fn udp(name: &'static str) -> SocketAddr {
     let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = server.local_addr().expect("an address");
     std::thread::spawn(move || {
-        let mut buffer = [0; 2048];
+        let mut buffer = vec![0; 65_536];
         while let Ok((length, from)) = server.recv_from(&mut buffer) {
             let _ = server.send_to(&[name.as_bytes(), &buffer[..length]].concat(), from);
         }
@@ -103,4 +103,52 @@ fn udp_flows_keep_their_backend_and_are_divided_by_weight() {
         *counts.entry(who).or_default() += 1;
     }
     assert_eq!(counts, BTreeMap::from([("one".to_owned(), 15), ("two".to_owned(), 5)]));
+}
+
+#[test]
+fn the_longest_datagrams_pass_in_both_directions() {
+    let mut gateway = TestGateway::new(&[listener("udp", ListenerProtocol::Udp, None)]);
+    gateway.service("one", &[udp("one")]);
+    gateway.stream("udp", RouteKind::Udp, "dns", &[], &[json!({"name": "one"})]);
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    client.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+    client.connect(gateway.address).expect("an address");
+    // The longest that IPv4 has, and the empty one.
+    for length in [65_507 - "one".len(), 0, 1] {
+        client.send(&vec![b'x'; length]).expect("sent");
+        let mut buffer = vec![0; 65_536];
+        let received = client.recv(&mut buffer).expect("an answer");
+        assert_eq!(&buffer[..received], [&b"one"[..], &vec![b'x'; length]].concat(), "{length}");
+    }
+}
+
+#[test]
+fn datagrams_of_clients_that_a_policy_denies_are_dropped() {
+    let mut gateway = TestGateway::new(&[listener("udp", ListenerProtocol::Udp, None)]);
+    gateway.service("one", &[udp("one")]);
+    let mut denies = |range: &str| {
+        let policy = Policy { deny: vec![range.parse().expect("a range")], ..Policy::default() };
+        let policy = Some(Arc::new(policy));
+        gateway.stream_with("udp", (RouteKind::Udp, "dns"), &[], &[json!({"name": "one"})], policy);
+        gateway.address
+    };
+    let at = denies("127.0.0.1/32");
+    let [client, other] = ["127.0.0.1:0", "127.0.0.2:0"].map(|from| {
+        let socket = UdpSocket::bind(from).expect("a port");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        socket.connect(at).expect("an address");
+        socket
+    });
+    let answer = |socket: &UdpSocket, word: &str| {
+        socket.send(word.as_bytes()).expect("sent");
+        let mut buffer = [0; 64];
+        let length = socket.recv(&mut buffer).expect("an answer");
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    client.send(b"denied").expect("sent");
+    // Datagrams are taken in order: this one after that of the other client.
+    assert_eq!(answer(&other, "a"), "onea");
+    denies("127.0.0.2/32");
+    assert_eq!(answer(&client, "b"), "oneb", "the first answer");
+    assert_eq!(answer(&other, "c"), "onec", "flows that exist are kept");
 }

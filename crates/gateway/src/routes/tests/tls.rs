@@ -48,7 +48,7 @@ impl Ca {
         Identity { chain: certificate.pem(), key: key.serialize_pem() }
     }
 
-    fn roots(&self) -> RootCertStore {
+    pub(super) fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).expect("a root");
         roots

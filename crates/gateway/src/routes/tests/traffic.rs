@@ -9,8 +9,8 @@ use client::memory::Memory;
 use client::watch::{Selection, Source, Watch};
 use parking_lot::Mutex;
 
+use super::cluster::Watching;
 use super::*;
-use crate::controller::{Gateway, Settings};
 use crate::tests::rest_of;
 
 /// A Gateway `public` with a TCP listener, and a TCPRoute to a Pod that says `one`.
@@ -65,8 +65,6 @@ impl Source for Recording {
 
 #[test]
 fn only_secrets_of_policies_that_hold_for_a_rule_are_watched() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.expect("a runtime");
     let source = Arc::new(Recording::default());
     let memory = &source.memory;
     objects(memory, unused_address());
@@ -85,17 +83,7 @@ fn only_secrets_of_policies_that_hold_for_a_rule_are_watched() {
     policy("HTTPRoute", "missing", "stray");
     policy("Gateway", "public", "outer");
     policy("HTTPRoute", "web", "inner");
-    let inside = runtime.enter();
-    let settings = Settings {
-        node: "n1".to_owned(),
-        addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
-        limits: Limits::default(),
-        ingress: routing::ingress::Options::default(),
-        access_log: None,
-        events: Arc::new(|_| {}),
-    };
-    let _gateway = Gateway::start(Arc::clone(&source) as _, settings).expect("a gateway");
-    drop(inside);
+    let _watching = Watching::start(Arc::clone(&source) as _, |_| {});
     let watched = |name: &str| source.secrets.lock().contains(&format!("metadata.name={name}"));
     crate::tests::eventually("Secrets are watched", || watched("outer") && watched("inner"));
     assert!(!watched("stray"), "its policy has no target");
@@ -107,28 +95,12 @@ fn only_secrets_of_policies_that_hold_for_a_rule_are_watched() {
 
 #[test]
 fn address_ranges_of_a_policy_hold_for_tcp_connections() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.expect("a runtime");
     let memory = Arc::new(Memory::default());
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");
     objects(&memory, server.local_addr().expect("an address"));
     std::thread::spawn(move || server.incoming().flatten().for_each(|mut stream| drop(stream.write_all(b"one"))));
-    let inside = runtime.enter();
-    let settings = Settings {
-        node: "n1".to_owned(),
-        addresses: Arc::new(|| vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
-        limits: Limits::default(),
-        ingress: routing::ingress::Options::default(),
-        access_log: None,
-        events: Arc::new(|_| {}),
-    };
-    let gateway = Gateway::start(Arc::clone(&memory) as _, settings).expect("a gateway");
-    drop(inside);
-    let mut redirects = gateway.redirects();
-    let address = runtime.block_on(async {
-        let all = redirects.wait_for(|all| !all.is_empty()).await.expect("redirects").clone();
-        all.iter().next().expect("one").listener
-    });
+    let watching = Watching::start(Arc::clone(&memory) as _, |_| {});
+    let address = watching.redirect(|_| true).listener;
     let answer = || {
         let stream = TcpStream::connect(address).expect("a connection");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");

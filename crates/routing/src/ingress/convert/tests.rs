@@ -2,7 +2,7 @@ use api::value::ValueExt as _;
 use api::view::gateway_api::{Gateway, HttpRoute};
 use serde_json::json;
 
-use super::super::testing::{ingress, with_tls};
+use super::super::testing::{ingress, of_namespace, with_tls};
 use super::*;
 
 fn convert_all(ingresses: &[Ingress]) -> Conversion {
@@ -63,6 +63,27 @@ fn hosts_with_a_certificate_have_two_listeners_and_a_redirect() {
     let conversion = convert_all(&[plain]);
     let routes = of_kind(&conversion, "HTTPRoute");
     assert_eq!((routes.len(), routes[0].1["spec"]["parentRefs"].as_array().unwrap().len()), (1, 2));
+}
+
+#[test]
+fn certificates_for_hosts_of_another_namespace_are_noted() {
+    let of = |minute, path| with_tls(ingress("shop", minute, &[], &[path]), &["shop.example"]);
+    let conversion = convert_all(&[of(1, "shop.example / P a"), of_namespace("other", of(2, "shop.example /x P b"))]);
+    let gateways = of_kind(&conversion, "Gateway");
+    let listeners = |namespace: &str| {
+        let gateway = gateways.iter().find(|(_, gateway)| gateway.text("metadata.namespace") == namespace).unwrap();
+        gateway.1["spec"]["listeners"].as_array().unwrap().len()
+    };
+    assert_eq!((listeners("web"), listeners("other")), (2, 1));
+    assert!(conversion.notes.iter().all(|note| &*note.ingress == "other/shop"));
+    assert_eq!(
+        notes(&conversion),
+        [
+            "requests are redirected to https, for which there is no certificate",
+            "the certificate of Secret other/tls is not shown for shop.example, which belongs to the namespace of Ingress \
+             web/shop",
+        ]
+    );
 }
 
 #[test]

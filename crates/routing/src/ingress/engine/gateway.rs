@@ -68,6 +68,11 @@ fn roles(parsed: &Parsed) -> BTreeSet<(Host, Role)> {
         let other = source.strip_prefix("www.").map_or_else(|| format!("www.{source}"), ToOwned::to_owned);
         roles.insert((Some(other.into()), Role::Www(source)));
     }
+    if parsed.settings.policy.restricts() {
+        // Rules for less specific hosts, of anybody, must not take the requests of hosts beyond the limit.
+        let beyond = spec.rules.iter().skip(limits::MOST_RULES).map(|rule| host(&rule.host));
+        roles.extend(beyond.map(|host| (host, Role::Rules)));
+    }
     roles
 }
 
@@ -125,6 +130,11 @@ impl ClassState {
     fn owner(&self, host: &str) -> Option<&Member> {
         let of = |host: &str| self.members.get(&Some(host.into())).and_then(owner);
         of(host).or_else(|| of(&format!("*.{}", host.split_once('.')?.1)))
+    }
+
+    /// The key of that Ingress.
+    pub(super) fn owner_key(&self, host: &str) -> Option<&Arc<str>> {
+        self.owner(host).map(|owner| &owner.key)
     }
 
     /// Computes hosts again. Whether the table differs.

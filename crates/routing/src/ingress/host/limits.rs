@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use api::view::Ingress;
-use api::view::ingress::{IngressBackend, IngressPath, IngressRule};
+use api::view::ingress::{IngressPath, IngressRule};
 
 use crate::policy::Pattern;
 
@@ -34,28 +34,32 @@ pub(super) fn paths(ingress: &Ingress) -> impl Iterator<Item = (&IngressRule, &I
 /// Paths of a host that are not served.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::ingress) struct Excess {
-    /// Their number.
-    pub(super) number: usize,
     /// The text that all of them begin with.
     pub(super) common: Box<str>,
-    /// The backend of one of them.
-    pub(super) backend: IngressBackend,
+    /// Their places: that of the rule, and that of the path in the rule.
+    places: Vec<(usize, usize)>,
+}
+
+impl Excess {
+    /// The paths.
+    pub(super) fn paths<'a>(&self, ingress: &'a Ingress) -> impl ExactSizeIterator<Item = &'a IngressPath> {
+        self.places.iter().map(|(rule, path)| &ingress.spec.rules[*rule].http.paths[*path])
+    }
 }
 
 /// The paths that are not served, by host in lower case.
 pub(in crate::ingress) fn excess(ingress: &Ingress) -> HashMap<Box<str>, Excess> {
     let mut found = HashMap::<Box<str>, Excess>::new();
     let all = ingress.spec.rules.iter().enumerate();
-    let all = all.flat_map(|(place, rule)| rule.http.paths.iter().map(move |path| (place, rule, path)));
-    let beyond = all.enumerate().filter(|(index, (place, ..))| *index >= MOST_PATHS || *place >= MOST_RULES);
-    for (_, (_, rule, path)) in beyond {
-        let literal = Pattern::text_before(&path.path);
-        let excess = found.entry(rule.host.to_ascii_lowercase().into()).or_insert_with(|| Excess {
-            number: 0,
-            common: literal.into(),
-            backend: path.backend.clone(),
-        });
-        excess.number += 1;
+    let all = all.flat_map(|(rule, one)| (0..one.http.paths.len()).map(move |path| (rule, path)));
+    let beyond = all.enumerate().filter(|(index, (rule, _))| *index >= MOST_PATHS || *rule >= MOST_RULES);
+    for (_, (place, path)) in beyond {
+        let rule = &ingress.spec.rules[place];
+        let literal = Pattern::text_before(&rule.http.paths[path].path);
+        let excess = found
+            .entry(rule.host.to_ascii_lowercase().into())
+            .or_insert_with(|| Excess { common: literal.into(), places: Vec::new() });
+        excess.places.push((place, path));
         excess.common = common(&excess.common, literal).into();
     }
     found

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::acme;
 use api::view::gateway_api::{HttpRouteMatch, MatchKind, NamedMatch, PathMatch, PathMatchKind};
 use api::view::ingress::PathType;
 
@@ -13,8 +14,6 @@ use super::{Parsed, Path, Services};
 use crate::model::{Backend, Matches, RouteId, RouteKind, Rule};
 use crate::policy::{PathRewrite, Pattern, PatternError, Policy, Redirect, Template};
 
-/// Paths of certificate authorities that verify a host: neither redirected nor protected by authentication.
-const CHALLENGES: &str = "/.well-known/acme-challenge";
 /// The status of redirects to https and to another form of the host.
 const REDIRECT: u16 = 308;
 /// The status of paths that are closed.
@@ -89,7 +88,8 @@ fn policy(rule: &PathRule<'_>) -> Result<Policy, PatternError> {
     let settings = &rule.path.owner.settings;
     let path = rule.path.path;
     let mut policy = settings.policy.clone();
-    if path.starts_with(CHALLENGES) {
+    // Certificate authorities that verify the host: neither redirected nor protected by authentication.
+    if path.starts_with(acme::PATH) {
         policy.basic_auth = None;
         policy.external_auth = None;
     } else if settings.force_ssl_redirect || settings.ssl_redirect && rule.has_tls {

@@ -95,8 +95,78 @@ fn paths_beyond_the_limit_are_not_served() {
         assert_eq!(found.len(), 2, "{found:?}");
         let message = "PathInvalid: 10 paths of h.example are beyond the limit of 1000 paths of an Ingress";
         assert!(found[0].starts_with(message), "{found:?}");
-        assert_eq!(found[1], "PathInvalid: the hosts of the rules after the first 1000 are not served");
+        let hosts = "PathInvalid: the hosts of the rules after the first 1000 are not served";
+        let outcome = if is_restricted { "; because access is restricted, they are closed" } else { "" };
+        assert_eq!(found[1], format!("{hosts}{outcome}"));
     }
+}
+
+/// Whether requests for a path of a host fail with 503.
+fn fails(all: &Ingresses, host: &str, path: &str) -> bool {
+    let policy = rule(all, host, path, &[]).and_then(|rule| rule.policy.clone());
+    policy.is_some_and(|policy| policy.refuse == Some(503))
+}
+
+#[test]
+fn restricted_hosts_beyond_the_limit_are_closed() {
+    let rules: Vec<_> = (0..1010).map(|place| format!("h{place}.example /admin P a")).collect();
+    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+    let wildcard =
+        || ingress("open", 1, &[], &["*.example / P b", "h1005.example / P b", "h1006.example /admin/x P b"]);
+    let all = with([ingress("many", 2, &[], &rules), wildcard()]);
+    assert_eq!(
+        (goes(&all, "h999.example", "/admin", &[]), goes(&all, "h1009.example", "/admin", &[])),
+        ("a".into(), "b".into())
+    );
+    let all = with([ingress("many", 2, &[OFFICE], &rules), wildcard()]);
+    assert_eq!(goes(&all, "h999.example", "/admin", &[]), "a");
+    for host in ["h1000.example", "h1005.example", "h1009.example"] {
+        assert!(fails(&all, host, "/admin") && fails(&all, host, "/admin/x"), "{host}");
+    }
+    assert_eq!(goes(&all, "h1009.example", "/other", &[]), "404", "neither that of the wildcard");
+    assert_eq!(goes(&all, "h1005.example", "/other", &[]), "b", "the rule of another Ingress of the host");
+    assert!(fails(&all, "h1006.example", "/admin") && goes(&all, "h1006.example", "/admin/x", &[]) == "b");
+    assert_eq!(goes(&all, "other.example", "/admin", &[]), "b");
+}
+
+#[test]
+fn restricted_hosts_beyond_the_limit_are_closed_whatever_their_rules_are() {
+    let mut rules: Vec<_> = (0..1000).map(|place| format!("h{place}.example / P a")).collect();
+    rules.extend(
+        ["exact.example /a E a", "two.example /a P a", "two.example /b P a", "regex.example /a[0-9] I a"]
+            .map(str::to_owned),
+    );
+    rules.push("- /a P a".to_owned());
+    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+    let open = || ingress("open", 1, &[], &["*.example / P b", "two.example / P b"]);
+    let all = with([ingress("many", 2, &[OFFICE], &rules), open()]);
+    assert!(fails(&all, "exact.example", "/a") && goes(&all, "exact.example", "/a/x", &[]) == "404");
+    assert!(fails(&all, "two.example", "/a/x") && fails(&all, "two.example", "/b"));
+    assert_eq!(goes(&all, "two.example", "/c", &[]), "b");
+    assert!(fails(&all, "unknown.test", "/a"));
+    let all = with([ingress("many", 2, &[OFFICE, REGEX], &rules), open()]);
+    assert!(fails(&all, "regex.example", "/a7"), "what an expression begins with");
+    // A rule without paths has the default backend, with its restrictions.
+    let mut ingress = ingress("many", 2, &[OFFICE], &rules);
+    ingress.spec.rules.push(serde_json::from_value(serde_json::json!({"host": "bare.example"})).unwrap());
+    ingress.spec.default_backend =
+        serde_json::from_value(serde_json::json!({"service": {"name": "c", "port": {"number": 80}}})).unwrap();
+    let all = with([ingress, open()]);
+    let bare = rule(&all, "bare.example", "/", &[]).expect("a rule");
+    assert_eq!(goes(&all, "bare.example", "/", &[]), "c");
+    assert!(bare.policy.as_ref().is_some_and(|policy| !policy.allow.is_empty()));
+}
+
+#[test]
+fn restricted_aliases_are_not_limited() {
+    let aliases: Vec<_> = (0..70).map(|place| format!("a{place}.example")).collect();
+    let alias = ("server-alias", &*aliases.join(","));
+    let all = with([
+        ingress("one", 2, &[alias, OFFICE], &["h.example / P a"]),
+        ingress("open", 1, &[], &["*.example / P b"]),
+    ]);
+    assert_eq!(goes(&all, "a69.example", "/", &[]), "a");
+    assert_eq!(findings(&all, "one"), [""; 0]);
 }
 
 #[test]

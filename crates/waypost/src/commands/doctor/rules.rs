@@ -231,7 +231,7 @@ impl Places {
 #[cfg(test)]
 pub(super) mod tests {
     use kernel::nft::fake::Fake;
-    use plan::Redirect;
+    use plan::{Redirect, ServicePortName};
     use serde_json::json;
 
     use super::*;
@@ -296,7 +296,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_service_of_the_gateway_is_as_it_should_be_wherever_the_gateway_listens() {
+    fn a_service_of_the_gateway_is_as_it_should_be_wherever_it_leads() {
         use api::value::ValueExt as _;
         let mut cluster = cluster();
         let annotations = json!({"service.beta.kubernetes.io/aws-load-balancer-backend-protocol": "http"});
@@ -306,10 +306,13 @@ pub(super) mod tests {
         web.put("status", json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}));
         let listener = "192.0.2.11:41000".parse().expect("an address");
         let protocol = plan::Protocol::Tcp;
-        let redirect = Redirect { service: "default/web".into(), port: "".into(), protocol, listener };
-        let rules = compared(&mut written_with(&cluster, false, &[redirect]), &cluster);
-        assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web/TCP at the gateway"], "{rules:?}");
-        assert!(rules.whole.is_empty(), "{rules:?}");
+        for direct in [None, Some(ServicePortName { service: "default/api".into(), port: "".into() })] {
+            let (service, port, backends) = ("default/web".into(), "".into(), direct.iter().cloned().collect());
+            let redirect = Redirect { service, port, protocol, listener, direct, backends };
+            let rules = compared(&mut written_with(&cluster, false, &[redirect]), &cluster);
+            assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web/TCP at the gateway"], "{rules:?}");
+            assert!(rules.whole.is_empty(), "{rules:?}");
+        }
     }
 
     #[test]
