@@ -40,8 +40,6 @@ const CONFIG_MAPS: &str = "configmaps";
 const TLS: &str = "kubernetes.io/tls";
 /// The most orders at once.
 const MOST_AT_ONCE: usize = 4;
-/// The time limit of an order.
-const TIMEOUT: Duration = Duration::from_secs(300);
 /// How soon everything is looked at again when nothing is due earlier, in seconds.
 const LONGEST_WAIT: i64 = 600;
 /// How soon, in seconds, after a write that failed.
@@ -212,8 +210,7 @@ impl Worker {
         let (api, acme, wanted) = (Arc::clone(&self.api), self.acme.clone(), wanted.clone());
         self.running.insert(wanted.secret_key(), wanted.hosts.clone());
         self.orders.spawn(async move {
-            let order = tokio::time::timeout(TIMEOUT, order(&api, &acme, &wanted));
-            let result = order.await.unwrap_or_else(|_| Err(Problem::retry("the order took longer than 5 minutes")));
+            let result = order(&api, &acme, &wanted).await;
             (wanted, result)
         });
         Ok(())
@@ -293,7 +290,9 @@ async fn order(api: &Arc<Api>, acme: &Acme, wanted: &Wanted) -> Result<(), Probl
     let credentials = account(api, acme).await?;
     let (challenge, gateway) = (wanted.challenge, Arc::clone(&wanted.gateway));
     let answers = Answers { api: Arc::clone(api), challenge, gateway, propagation: acme.pauses.propagation };
-    let issued = acme.authority.issue(&credentials, &wanted.hosts, challenge, &answers).await;
+    let issue = acme.authority.issue(&credentials, &wanted.hosts, challenge, &answers);
+    let issued = tokio::time::timeout(acme.pauses.order, issue).await;
+    let issued = issued.unwrap_or_else(|_| Err(Problem::retry("the order took too long")));
     answers.remove(wanted.hosts.iter()).await;
     if issued.as_ref().is_err_and(|problem| problem.kind == ProblemKind::UnknownAccount) {
         forget_account(api).await;

@@ -151,6 +151,20 @@ async fn a_certificate_is_written_and_its_answers_are_removed() {
 }
 
 #[tokio::test]
+async fn the_answers_of_an_order_that_takes_too_long_are_removed() {
+    let mut bench = Bench::new().await;
+    let pauses = Pauses { propagation: Duration::ZERO, order: Duration::from_secs(2), ..Pauses::default() };
+    bench.settings.acme = Some(Acme::new(Arc::clone(&bench.fake) as _, pauses));
+    bench.want(&[wanted("a", "a.example")]);
+    let _held = bench.fake.gate.lock().await;
+    let mut worker = std::pin::pin!(bench.worker());
+    bench.until(worker.as_mut(), "an Event", |bench| bench.events() == ["CertificateFailed"]).await;
+    assert_eq!(bench.orders(), ["account", "a.example"]);
+    let answers = bench.get("configmaps", &format!("{}/{}", ANSWERS.0, ANSWERS.1)).expect("the answers");
+    assert!(!answers.at("data").has("a-example"), "{answers}");
+}
+
+#[tokio::test]
 async fn secrets_of_users_are_never_overwritten() {
     let bench = Bench::new().await;
     bench.put("mine", json!({}), "mine").await;
