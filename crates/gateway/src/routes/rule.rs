@@ -85,7 +85,8 @@ impl CompiledRule {
         metrics: Arc<RouteMetrics>,
         (enforcer, passwords): (&Arc<Enforcer>, &PasswordStore),
     ) -> Self {
-        let enforced = rule.policy.as_ref().map(|policy| enforcer.compile(policy, passwords, &mut upstream));
+        let namespace = rule.route.key.split_once('/').map_or("", |(namespace, _)| namespace);
+        let enforced = rule.policy.as_ref().map(|policy| enforcer.compile(policy, namespace, passwords, &mut upstream));
         let mut broken = rule.broken.clone();
         let mut compile = |filters: &[_]| {
             Filters::compile(filters).unwrap_or_else(|error| {
