@@ -211,9 +211,13 @@ impl Routes {
     }
 
     fn refer(&mut self, topic: Topic, key: &Arc<str>, to: Option<Vec<Material>>) {
-        self.references_changed = true;
         let key = (topic, Arc::clone(key));
-        match to.filter(|to| !to.is_empty()) {
+        let to = to.filter(|to| !to.is_empty());
+        if self.references.get(&key) == to.as_ref() {
+            return;
+        }
+        self.references_changed = true;
+        match to {
             Some(to) => drop(self.references.insert(key, to)),
             None => drop(self.references.remove(&key)),
         }
