@@ -87,8 +87,10 @@ impl Hosts {
     /// The wildcards that cover a hostname, itself not among them.
     fn around(&self, host: &str) -> impl Iterator<Item = Box<str>> {
         let labels = host.strip_prefix("*.").unwrap_or(host);
-        let wildcards = labels.match_indices('.').map(move |(dot, _)| format!("*{}", &labels[dot..]).into());
-        wildcards.filter(|wildcard: &Box<str>| self.names.contains_key(&reversed(wildcard)))
+        labels.match_indices('.').filter_map(|(dot, _)| {
+            let wildcard: Box<str> = format!("*{}", &labels[dot..]).into();
+            self.names.contains_key(&reversed(&wildcard)).then_some(wildcard)
+        })
     }
 
     /// The hostnames that a wildcard covers, itself not among them.
