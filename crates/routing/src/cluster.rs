@@ -4,6 +4,7 @@
 //! Routes whose parent is a Service (mesh) are not handled yet: such a parentRef is ignored.
 
 mod change;
+mod claim;
 mod graph;
 mod group;
 mod ingest;
@@ -35,8 +36,9 @@ use crate::listeners::validity::Listeners;
 use crate::model::{GatewayConfig, ListenerId, RouteId};
 use crate::policies::PolicyVerdict;
 use crate::traffic;
+use claim::{Claim, Coexistence, Shared};
 use graph::{Graph, Node};
-use group::{Group, SetEntry};
+use group::{Group, Set};
 use objects::{Map, Objects};
 use routes::RouteEntry;
 
@@ -69,8 +71,14 @@ pub struct Cluster {
     dirty: BTreeSet<Node>,
     classes: BTreeMap<Arc<str>, ClassState>,
     listeners: Map<Owner, Arc<Listeners>>,
+    claims: Map<Owner, Claim>,
+    coexistence: Map<Owner, Coexistence>,
+    /// What the listeners of a Gateway and of its ListenerSets share, by Gateway.
+    shared: Map<Arc<str>, Shared>,
     groups: BTreeMap<Arc<str>, Group>,
-    sets: Map<Arc<str>, SetEntry>,
+    sets: Map<Arc<str>, Set>,
+    /// How many ListenerSets are attached to each Gateway.
+    attached_sets: Map<Arc<str>, usize>,
     parents: Map<Owner, Arc<ParentView>>,
     verdicts: Map<Arc<str>, Arc<PolicyVerdict>>,
     routes: Map<RouteId, RouteEntry>,
@@ -111,6 +119,7 @@ impl Cluster {
     fn is_empty(&self) -> bool {
         let Self { options: _, objects, graph, dirty, classes, listeners, groups, sets, parents, .. } = self;
         let derived = classes.is_empty() && listeners.is_empty() && groups.is_empty() && sets.is_empty();
+        let shared = self.claims.is_empty() && self.coexistence.is_empty() && self.shared.is_empty();
         let routes = self.routes.is_empty() && self.attached.is_empty() && self.reach.is_empty();
         let policies = self.verdicts.is_empty() && self.policies.is_empty() && self.traffic_policies.is_empty();
         objects.is_empty()
@@ -118,6 +127,8 @@ impl Cluster {
             && dirty.is_empty()
             && parents.is_empty()
             && derived
+            && shared
+            && self.attached_sets.is_empty()
             && routes
             && policies
     }
@@ -131,13 +142,13 @@ impl Cluster {
     /// The state of a Gateway; none unless its class is ours.
     #[must_use]
     pub fn gateway(&self, key: &str) -> Option<&GatewayState> {
-        self.groups.get(key).map(|group| &group.gateway.state)
+        self.groups.get(key).map(|group| &group.state)
     }
 
     /// The state of a ListenerSet; none unless its Gateway is ours.
     #[must_use]
     pub fn listener_set(&self, key: &str) -> Option<&ListenerSetState> {
-        self.sets.get(key).map(|entry| &entry.member.state)
+        self.sets.get(key).map(|set| &set.state)
     }
 
     /// The state of a route; every route that exists has one.
@@ -185,12 +196,18 @@ impl Cluster {
     /// The programmed listeners of a Gateway; none unless it is ours and accepted.
     #[must_use]
     pub fn config(&self, gateway: &str) -> Option<Arc<GatewayConfig>> {
-        self.groups.get(gateway)?.config.clone()
+        let (key, group) = self.groups.get_key_value(gateway)?;
+        self.config_of(key, group).cloned()
     }
 
     /// The configurations of all Gateways.
     pub fn configs(&self) -> impl Iterator<Item = &Arc<GatewayConfig>> {
-        self.groups.values().filter_map(|group| group.config.as_ref())
+        self.groups.iter().filter_map(|(key, group)| self.config_of(key, group))
+    }
+
+    fn config_of<'a>(&'a self, key: &Arc<str>, group: &'a Group) -> Option<&'a Arc<GatewayConfig>> {
+        let sets = self.objects.sets_of.get(key).into_iter().flatten().filter_map(|set| self.sets.get(set));
+        group.config(sets.filter(|set| set.state.gateway == *key).flat_map(|set| &set.configs))
     }
 
     /// The routes that are attached to a listener, each with those of its hostnames that intersect with that of the

@@ -158,7 +158,7 @@ pub struct GatewayConfig {
     pub key: Arc<str>,
     /// `namespace/name` of its Service.
     pub service: Arc<str>,
-    /// Its programmed listeners, in the order of precedence.
+    /// Its programmed listeners: its own, then those of its ListenerSets by their keys.
     pub listeners: Vec<Arc<ListenerConfig>>,
     /// `namespace/name` of the Secret with the certificate that TLS backends are shown.
     pub client_certificate: Option<Arc<str>>,

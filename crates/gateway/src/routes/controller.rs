@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::feed::{Changed, Feed, Topic};
 use super::ingresses::{IngressClasses, Resources};
 use super::pools::Pools;
-use super::programmed::{Frontend, Problem, Programmed};
+use super::programmed::{self, Frontend, Problem, Programmed};
 use super::rule::{CompiledRule, CompiledStream};
 use super::secrets::{MOST_OF_LISTENERS, MOST_OF_POLICIES, PolicySecrets, References};
 use super::tables::Tables;
@@ -211,9 +211,13 @@ impl Routes {
     }
 
     fn refer(&mut self, topic: Topic, key: &Arc<str>, to: Option<Vec<Material>>) {
-        self.references_changed = true;
         let key = (topic, Arc::clone(key));
-        match to.filter(|to| !to.is_empty()) {
+        let to = to.filter(|to| !to.is_empty());
+        if self.references.get(&key) == to.as_ref() {
+            return;
+        }
+        self.references_changed = true;
+        match to {
             Some(to) => drop(self.references.insert(key, to)),
             None => drop(self.references.remove(&key)),
         }
@@ -289,12 +293,8 @@ impl Routes {
         let changed = std::mem::take(&mut self.trust_changed);
         if !changed.is_empty() {
             self.pools.trust_changed(&changed, &self.trust);
-            let uses = |one: &&Programmed| {
-                one.config.listeners.iter().any(|listener| {
-                    let clients = listener.client_validation.iter().flat_map(|validation| &validation.authorities);
-                    listener.certificates.iter().chain(clients).any(|key| changed.contains(key))
-                })
-            };
+            let uses =
+                |one: &&Programmed| one.config.listeners.iter().any(|listener| programmed::uses(listener, &changed));
             self.dirty.extend(self.programmed.values().filter(uses).map(|one| Arc::clone(&one.config.key)));
         }
         let touched = std::mem::take(&mut self.touched);
@@ -315,7 +315,7 @@ impl Routes {
         }
         self.dirty.extend(touched.configs);
         for gateway in std::mem::take(&mut self.dirty) {
-            self.program_gateway(&gateway);
+            self.program_gateway(&gateway, &changed);
         }
         let Self { ingresses, pools, trust, frontends, .. } = self;
         for (config, problems) in ingresses.program(Resources { pools, trust, frontends, changed: &changed }) {
@@ -362,7 +362,8 @@ impl Routes {
         tables.insert(route, (state, &hostnames), compile, stream);
     }
 
-    fn program_gateway(&mut self, gateway: &Arc<str>) {
+    /// Programs the configuration of a Gateway. These Secrets and ConfigMaps have changed.
+    fn program_gateway(&mut self, gateway: &Arc<str>, changed: &BTreeSet<Arc<str>>) {
         let Some(config) = self.cluster.config(gateway) else {
             self.programmed.remove(gateway);
             self.reported.retain(|(of, _)| of != gateway);
@@ -392,7 +393,8 @@ impl Routes {
             }
         }
         let frontend = self.frontends.get(&config.service).cloned().unwrap_or_default();
-        let problems = programmed.apply(config, &frontend, &self.trust, |id| tables.remove(id).unwrap_or_default());
+        let trust = (&self.trust, changed);
+        let problems = programmed.apply(config, &frontend, trust, |id| tables.remove(id).unwrap_or_default());
         self.report(&programmed.config, problems);
         self.programmed.insert(Arc::clone(gateway), programmed);
     }

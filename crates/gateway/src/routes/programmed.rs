@@ -5,7 +5,7 @@
 //! the kernel serves by itself ([`direct`]) keeps its sockets, too: they serve clients for whose family there is no endpoint,
 //! and connections from before.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,8 +35,8 @@ const MAX_SHOWN: usize = 64;
 pub(super) struct Programmed {
     pub(super) config: Arc<GatewayConfig>,
     ports: BTreeMap<(Transport, u16), Port>,
-    /// Tables by listener; they stay when the configuration of the listener changes.
-    tables: HashMap<ListenerId, Arc<ArcSwap<Tables>>>,
+    /// Its listeners. Their tables of rules stay when their configuration changes.
+    listeners: HashMap<ListenerId, Arc<RoutedListener>>,
     shared: Arc<Shared>,
 }
 
@@ -74,36 +74,46 @@ enum Sockets {
 
 impl Programmed {
     pub(super) fn new(config: Arc<GatewayConfig>, shared: Arc<Shared>) -> Self {
-        Self { config, ports: BTreeMap::new(), tables: HashMap::new(), shared }
+        Self { config, ports: BTreeMap::new(), listeners: HashMap::new(), shared }
     }
 
     /// The table of a listener, if it is served.
     pub(super) fn tables(&self, listener: &ListenerId) -> Option<&Arc<ArcSwap<Tables>>> {
-        self.tables.get(listener)
+        self.listeners.get(listener).map(|listener| &listener.tables)
     }
 
     /// Applies a configuration. `fill` makes the table of a listener that was not served before.
+    ///
+    /// A Gateway may have thousands of listeners, so those that do not differ are kept, with their TLS sessions, unless
+    /// they use one of the Secrets and ConfigMaps that have changed.
     pub(super) fn apply(
         &mut self,
         config: Arc<GatewayConfig>,
         frontend: &Frontend,
-        trust: &Trust,
+        (trust, changed): (&Trust, &BTreeSet<Arc<str>>),
         mut fill: impl FnMut(&ListenerId) -> Tables,
     ) -> Vec<Problem> {
         self.config = config;
-        let wanted: BTreeSet<&ListenerId> = self.config.listeners.iter().map(|listener| &listener.id).collect();
-        self.tables.retain(|id, _| wanted.contains(id));
-        let mut by_port: BTreeMap<(Transport, u16), Vec<Arc<RoutedListener>>> = BTreeMap::new();
-        for listener in &self.config.listeners {
-            let tables = self
-                .tables
-                .entry(listener.id.clone())
-                .or_insert_with(|| Arc::new(ArcSwap::from_pointee(fill(&listener.id))));
-            let routed = routed(listener, Arc::clone(tables), trust, &self.shared);
-            by_port.entry((listener.protocol.transport(), listener.port)).or_default().push(Arc::new(routed));
+        let mut ports: BTreeMap<(Transport, u16), PortTable> =
+            self.ports.iter().map(|(port, served)| (*port, served.table())).collect();
+        let wanted: HashSet<*const ListenerConfig> = self.config.listeners.iter().map(Arc::as_ptr).collect();
+        let differs = |one: &RoutedListener| !wanted.contains(&Arc::as_ptr(&one.config)) || uses(&one.config, changed);
+        let replaced: HashMap<_, _> = self.listeners.extract_if(|_, one| differs(one)).collect();
+        for listener in replaced.values() {
+            ports.entry(port_of(&listener.config)).or_default().remove(listener);
         }
-        let ports = by_port.into_iter().map(|(port, listeners)| (port, PortTable::of(&listeners)));
-        self.open(ports.collect(), frontend)
+        for config in &self.config.listeners {
+            if self.listeners.contains_key(&config.id) {
+                continue;
+            }
+            let tables = replaced.get(&config.id).map(|before| Arc::clone(&before.tables));
+            let tables = tables.unwrap_or_else(|| Arc::new(ArcSwap::from_pointee(fill(&config.id))));
+            let listener = Arc::new(routed(config, tables, trust, &self.shared));
+            ports.entry(port_of(config)).or_default().insert(&listener);
+            self.listeners.insert(config.id.clone(), listener);
+        }
+        ports.retain(|_, table| !matches!(table, PortTable::Closed));
+        self.open(ports, frontend)
     }
 
     /// Serves these ports and no others; returns what failed.
@@ -215,6 +225,14 @@ impl Port {
         (direct::decide(facts, rule), direct::backends(rule))
     }
 
+    /// What connections to it lead to.
+    fn table(&self) -> PortTable {
+        match &self.port_config.serving {
+            Serving::Routes(routed) => PortTable::clone(&routed.table.load()),
+            Serving::Service(_) => PortTable::Closed,
+        }
+    }
+
     /// Opens its sockets; returns what failed.
     fn open(&mut self, vips: &[IpAddr], shared: &Shared) -> Vec<String> {
         let (config, number) = (&self.port_config, self.port_config.number);
@@ -249,6 +267,16 @@ impl Port {
             Sockets::Udp(all) => all.iter().map(|listener| listener.address).collect(),
         }
     }
+}
+
+fn port_of(listener: &ListenerConfig) -> (Transport, u16) {
+    (listener.protocol.transport(), listener.port)
+}
+
+/// Whether a listener uses one of these Secrets and ConfigMaps.
+pub(super) fn uses(listener: &ListenerConfig, of: &BTreeSet<Arc<str>>) -> bool {
+    let clients = listener.client_validation.iter().flat_map(|validation| &validation.authorities);
+    !of.is_empty() && listener.certificates.iter().chain(clients).any(|key| of.contains(key))
 }
 
 /// The proxies in front of a Gateway; and what is wrong with them.

@@ -35,8 +35,8 @@ pub(crate) struct RoutedPort {
     pub(crate) alt_svc: ArcSwapOption<HeaderValue>,
 }
 
-/// What connections to a port lead to.
-#[derive(Default)]
+/// What connections to a port lead to. A clone is a few references.
+#[derive(Clone, Default)]
 pub(crate) enum PortTable {
     /// Nothing yet.
     #[default]
@@ -94,18 +94,38 @@ impl RoutedPort {
 impl PortTable {
     /// The table of a port with these listeners; they do not conflict.
     pub(super) fn of(listeners: &[Arc<RoutedListener>]) -> Self {
-        let by_host = || {
-            let mut hosts = HostMap::default();
-            for listener in listeners {
-                hosts.insert(listener.config.hostname.as_deref(), Arc::clone(listener));
-            }
-            hosts
+        let mut table = Self::Closed;
+        listeners.iter().for_each(|listener| table.insert(listener));
+        table
+    }
+
+    /// Adds a listener, which does not conflict with those that are there.
+    pub(super) fn insert(&mut self, listener: &Arc<RoutedListener>) {
+        let mut hosts = match self {
+            Self::Http(hosts) | Self::Tls(hosts) => std::mem::take(hosts),
+            Self::Closed | Self::Stream(_) | Self::Ingress { .. } => HostMap::default(),
         };
-        match listeners.first().map(|first| (first, first.config.protocol)) {
-            None => Self::Closed,
-            Some((_, ListenerProtocol::Http)) => Self::Http(by_host()),
-            Some((first, ListenerProtocol::Tcp | ListenerProtocol::Udp)) => Self::Stream(Arc::clone(first)),
-            Some(_) => Self::Tls(by_host()),
+        hosts.insert(listener.config.hostname.as_deref(), Arc::clone(listener));
+        *self = match listener.config.protocol {
+            ListenerProtocol::Http => Self::Http(hosts),
+            ListenerProtocol::Tcp | ListenerProtocol::Udp => Self::Stream(Arc::clone(listener)),
+            ListenerProtocol::Https | ListenerProtocol::TlsTerminate | ListenerProtocol::TlsPassthrough => {
+                Self::Tls(hosts)
+            }
+        };
+    }
+
+    /// Removes a listener; without any, the port is closed.
+    pub(super) fn remove(&mut self, listener: &RoutedListener) {
+        let is_empty = match self {
+            Self::Http(hosts) | Self::Tls(hosts) => {
+                hosts.remove(listener.config.hostname.as_deref());
+                hosts.is_empty()
+            }
+            Self::Closed | Self::Stream(_) | Self::Ingress { .. } => true,
+        };
+        if is_empty {
+            *self = Self::Closed;
         }
     }
 

@@ -11,6 +11,7 @@ mod health;
 mod http;
 mod http3;
 mod ingress;
+mod listener_sets;
 mod load;
 mod policies;
 mod proxy_protocol;

@@ -13,6 +13,8 @@ use api::view::{Service, StringMap};
 use super::change::{CaState, SecretState};
 use super::objects::{Map, Objects, RouteObject, namespace_of};
 use crate::attach::ParentView;
+use crate::listeners::conflicts::Decision;
+use crate::listeners::overlap::Host;
 use crate::model::RouteId;
 use crate::policies::PolicyVerdict;
 use crate::traffic::{self, Target};
@@ -48,7 +50,13 @@ pub(super) enum Node {
     Class(Arc<str>),
     /// What the listeners of a Gateway or of a ListenerSet are, each for itself.
     Listeners(Owner),
-    /// A Gateway with its ListenerSets: conflicts, states, configuration.
+    /// What a Gateway or a ListenerSet brings into its group, and what routes see of it.
+    Claim(Owner),
+    /// Which of its listeners are in conflict with others of the group.
+    Conflicts(Owner),
+    /// The state of a Gateway or of a ListenerSet, and its listeners that are served.
+    Member(Owner),
+    /// How many ListenerSets are attached to a Gateway.
     Group(Arc<str>),
     /// Whether a policy holds.
     Verdict(Arc<str>),
@@ -69,8 +77,14 @@ pub(super) enum Input {
     GatewaysOf(Arc<str>),
     /// How a Gateway verifies clients.
     Frontend(Arc<str>),
-    /// The listeners of a Gateway, and all of its ListenerSets with theirs.
-    Listeners(Arc<str>),
+    /// Whether a Gateway is ours, which ListenerSets it allows, and its TrafficPolicies.
+    Group(Arc<str>),
+    /// What decides conflicts of listeners of a Gateway and of its ListenerSets.
+    Decision(Arc<str>, Decision),
+    /// Whether an HTTPS listener of a Gateway or of its ListenerSets overlaps with another.
+    Overlap(Arc<str>, Host),
+    /// Whether a Gateway is accepted, and programmed.
+    Standing(Arc<str>),
     /// What routes see of a parent.
     Parent(Owner),
     /// The labels of a Namespace.
@@ -162,7 +176,14 @@ impl<'a> Reader<'a> {
         self.objects.gateways.get(key)
     }
 
-    /// A ListenerSet, for its own node.
+    /// A Gateway that is ours, of which only `spec.allowedListeners` may be read, and what routes see of it, of which only
+    /// the layers: for its ListenerSets.
+    pub(crate) fn gateway_for_sets(&self, key: &Arc<str>) -> Option<(&'a Gateway, &'a ParentView)> {
+        self.note(Input::Group(Arc::clone(key)));
+        Some((self.objects.gateways.get(key)?, self.parents.get(&Owner::Gateway(Arc::clone(key)))?))
+    }
+
+    /// A ListenerSet, for its own nodes.
     pub(crate) fn set(&self, key: &Arc<str>) -> Option<&'a Arc<ListenerSet>> {
         self.objects.sets.get(key)
     }

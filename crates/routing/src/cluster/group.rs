@@ -1,172 +1,133 @@
-//! A Gateway with its ListenerSets: which sets are attached, which listeners are conflicted, and the states and the
-//! configuration that follow.
+//! The states of a Gateway and of its ListenerSets, and the configuration that follows.
 //!
-//! A Gateway may have thousands of sets. What is compared for all of them on each change is small ([`Circumstances`]);
-//! states and configurations are made again only where it differs.
+//! A Gateway may have thousands of sets, so the state of each depends on little beside itself: on the conflicts of its
+//! listeners, and on whether the Gateway is accepted and programmed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use api::view::annotations::PROXY_PROTOCOL_FROM;
-use api::view::gateway_api::{Gateway, ListenerSet};
+use api::view::gateway_api::Gateway;
 
-use super::graph::{Input, Owner, Reader};
-use super::objects::{Map, name_of, namespace_of};
+use super::claim::Claim;
+use super::graph::{Input, Reader};
+use super::objects::{name_of, namespace_of};
 use super::state::{GatewayState, ListenerSetState, ListenerState, Verdict};
-use crate::attach::{ParentView, allows_set};
 use crate::gateways::{self, Addresses};
-use crate::listeners::conflicts::{self, Conflict, Slot};
-use crate::listeners::overlap;
-use crate::listeners::validity::{Listeners, Validity};
-use crate::model::{GatewayConfig, ListenerConfig, ListenerId, ListenerProtocol};
-use crate::traffic;
+use crate::listeners::conflicts::Conflict;
+use crate::listeners::validity::Validity;
+use crate::model::{GatewayConfig, ListenerConfig, ListenerId};
 
-/// A Gateway with its ListenerSets.
+/// A Gateway.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    pub(super) gateway: Member<GatewayState>,
-    /// In the order of precedence, also those that are not allowed.
-    pub(super) sets: Vec<Arc<str>>,
-    pub(super) config: Option<Arc<GatewayConfig>>,
-}
-
-/// An object of a group, with what was derived from it.
-#[derive(Clone, Debug)]
-pub(super) struct Member<S> {
-    pub(super) state: S,
-    /// Its listeners that are served.
-    pub(super) configs: Vec<Arc<ListenerConfig>>,
+    pub(super) state: GatewayState,
+    /// Its configuration without the listeners of its sets; none unless it is accepted.
+    pub(super) own: Option<Arc<GatewayConfig>>,
+    /// The whole configuration, made when it is read.
+    pub(super) config: OnceLock<Arc<GatewayConfig>>,
 }
 
 /// A ListenerSet of a group.
 #[derive(Clone, Debug)]
-pub(super) struct SetEntry {
-    circumstances: Circumstances,
-    pub(super) member: Member<ListenerSetState>,
+pub(super) struct Set {
+    pub(super) state: ListenerSetState,
+    /// Its listeners that are served.
+    pub(super) configs: Vec<Arc<ListenerConfig>>,
 }
 
-/// All that the state of a member depends on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Circumstances {
-    gateway: Arc<str>,
-    generation: i64,
-    is_allowed: bool,
-    listeners: Arc<Listeners>,
-    conflicts: Vec<Option<Conflict>>,
-    overlaps: Vec<bool>,
-    parent: Parent,
-}
-
-/// What the listeners of a group depend on of the Gateway as a whole.
+/// What listeners depend on of the Gateway as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Parent {
+pub(super) struct Standing {
     is_accepted: bool,
     is_programmed: bool,
 }
 
-/// What was read for a group.
-pub(super) struct Facts<'a> {
-    pub(super) key: Arc<str>,
-    pub(super) gateway: &'a Gateway,
-    pub(super) class_accepted: bool,
-    pub(super) listeners: Arc<Listeners>,
-    pub(super) addresses: Addresses,
-    pub(super) sets: Vec<SetFacts<'a>>,
-}
+impl Group {
+    pub(super) fn standing(&self) -> Standing {
+        standing(&self.state.accepted, &self.state.programmed)
+    }
 
-/// What was read for a set of a group.
-pub(super) struct SetFacts<'a> {
-    pub(super) key: &'a Arc<str>,
-    pub(super) set: &'a ListenerSet,
-    pub(super) is_allowed: bool,
-    pub(super) listeners: Arc<Listeners>,
-}
-
-impl SetEntry {
-    /// `namespace/name` of its Gateway.
-    pub(super) fn gateway(&self) -> &Arc<str> {
-        &self.circumstances.gateway
+    /// The whole configuration, with these listeners of its sets.
+    pub(super) fn config<'a>(
+        &self,
+        sets: impl Iterator<Item = &'a Arc<ListenerConfig>>,
+    ) -> Option<&Arc<GatewayConfig>> {
+        let own = self.own.as_ref()?;
+        let whole = || {
+            let listeners = own.listeners.iter().cloned().chain(sets.cloned()).collect();
+            Arc::new(GatewayConfig { listeners, ..GatewayConfig::clone(own) })
+        };
+        Some(self.config.get_or_init(whole))
     }
 }
 
-/// Reads all that a group depends on; none unless the Gateway exists and is ours.
+fn standing(accepted: &Verdict, programmed: &Verdict) -> Standing {
+    Standing { is_accepted: accepted.holds(), is_programmed: programmed.holds() }
+}
+
+/// The listeners of a group: conflicts, and which of them overlap with others; in the order of those that count.
+pub(super) type Coexisting = (Vec<Option<Conflict>>, Vec<bool>);
+
+/// What was read for a Gateway.
+pub(super) struct Facts<'a> {
+    claim: &'a Claim,
+    gateway: &'a Gateway,
+    class_accepted: bool,
+    addresses: Addresses,
+}
+
+/// All that the listeners of an object depend on.
+struct Circumstances<'a> {
+    claim: &'a Claim,
+    set: Option<&'a Arc<str>>,
+    coexisting: Coexisting,
+    standing: Standing,
+    /// Those that were served before; equal ones are shared.
+    served: &'a [Arc<ListenerConfig>],
+}
+
+/// Reads all that a Gateway depends on beside its claim; none unless it exists.
 pub(super) fn read<'a>(
     reader: &Reader<'a>,
-    key: &Arc<str>,
-    class_accepted: impl Fn(&str) -> Option<bool>,
-    listeners: &Map<Owner, Arc<Listeners>>,
+    claim: &'a Claim,
+    class_accepted: impl Fn(&str) -> bool,
 ) -> Option<Facts<'a>> {
+    let key = &claim.gateway;
     let gateway = reader.gateway(key)?;
     let class = &gateway.spec.gateway_class_name;
     reader.note(Input::Accepted((&**class).into()));
-    let class_accepted = class_accepted(class)?;
-    reader.note(Input::Listeners(Arc::clone(key)));
-    let own = Arc::clone(listeners.get(&Owner::Gateway(Arc::clone(key)))?);
-    let namespace = namespace_of(key);
-    let service = format!("{namespace}/{}", super::service_name(name_of(key)));
+    let service = format!("{}/{}", namespace_of(key), super::service_name(name_of(key)));
     let addresses = gateways::addresses(&gateway.spec.addresses, reader.service_for_addresses(&service).map(|s| &**s));
-    let objects = reader.objects;
-    let sets = objects.sets_of.get(key).into_iter().flatten().filter_map(|key| {
-        let set = objects.sets.get(key)?;
-        let labels = |namespace: &str| reader.namespace(namespace);
-        let is_allowed = allows_set(&gateway.spec.allowed_listeners, namespace, namespace_of(key), labels);
-        let listeners = Arc::clone(listeners.get(&Owner::Set(Arc::clone(key)))?);
-        Some(SetFacts { key, set, is_allowed, listeners })
-    });
-    let mut sets: Vec<_> = sets.collect();
-    sets.sort_by(|one, other| age(one).cmp(&age(other)));
-    Some(Facts { key: Arc::clone(key), gateway, class_accepted, listeners: own, addresses, sets })
+    Some(Facts { claim, gateway, class_accepted: class_accepted(class), addresses })
 }
 
-fn age<'a>(set: &'a SetFacts<'_>) -> (&'a str, &'a str) {
-    (&set.set.metadata.creation_timestamp, set.key)
-}
-
-/// A group, and those of its sets whose state has to be replaced.
-pub(super) struct Judged {
-    pub(super) group: Group,
-    pub(super) sets: Vec<(Arc<str>, SetEntry)>,
-}
-
-/// Judges a group. A set whose circumstances are as before keeps its state.
-pub(super) fn judge(facts: &Facts<'_>, old: &Map<Arc<str>, SetEntry>, counts: impl Fn(&ListenerId) -> usize) -> Judged {
-    let (conflicts, overlaps) = coexistence(facts);
-    let accepted = accepted(facts, &conflicts[0]);
-    let programmed = programmed(&accepted, &facts.addresses);
-    let parent = Parent { is_accepted: accepted.holds(), is_programmed: programmed.holds() };
-    let circumstances = |place: usize, generation, is_allowed, listeners: &Arc<Listeners>| Circumstances {
-        gateway: Arc::clone(&facts.key),
-        generation,
-        is_allowed,
-        listeners: Arc::clone(listeners),
-        conflicts: conflicts[place].clone(),
-        overlaps: overlaps[place].clone(),
-        parent,
+/// Judges a Gateway. The number of its sets is that of before: it is counted apart.
+pub(super) fn judge(
+    facts: &Facts<'_>,
+    coexisting: Coexisting,
+    old: Option<&Group>,
+    counts: impl Fn(&ListenerId) -> usize,
+) -> Group {
+    let Facts { claim, gateway, addresses, .. } = facts;
+    let accepted = accepted(facts, &coexisting.0);
+    let programmed = programmed(&accepted, addresses);
+    let standing = standing(&accepted, &programmed);
+    let served = old.and_then(|old| old.own.as_ref()).map_or(&[][..], |own| &own.listeners);
+    let circumstances = Circumstances { claim, set: None, coexisting, standing, served };
+    let (listeners, configs) = listeners(&circumstances, counts);
+    let state = GatewayState {
+        generation: claim.generation,
+        accepted,
+        programmed,
+        resolved_refs: resolved_refs(claim, &listeners),
+        addresses_assigned: addresses.assigned.clone(),
+        insecure_frontend: insecure_frontend(gateway),
+        addresses: addresses.list.clone(),
+        listeners,
+        attached_sets: old.map_or(0, |old| old.state.attached_sets),
     };
-    let mut replaced = Vec::new();
-    let mut configs = Vec::new();
-    let mut attached_sets = 0;
-    let mut count = |entry: &SetEntry| {
-        attached_sets += usize::from(entry.member.state.accepted.holds());
-        configs.extend(entry.member.configs.iter().cloned());
-    };
-    for (place, set) in facts.sets.iter().enumerate() {
-        let now = circumstances(place + 1, set.set.metadata.generation, set.is_allowed, &set.listeners);
-        if let Some(entry) = old.get(set.key).filter(|entry| entry.circumstances == now) {
-            count(entry);
-            continue;
-        }
-        let entry = SetEntry { member: set_member(set.key, &now, &counts), circumstances: now };
-        count(&entry);
-        replaced.push((Arc::clone(set.key), entry));
-    }
-    let own = circumstances(0, facts.gateway.metadata.generation, true, &facts.listeners);
-    let gateway = gateway_member(facts, &own, accepted, programmed, attached_sets, &counts);
-    let config = parent.is_accepted.then(|| {
-        let listeners = gateway.configs.iter().cloned().chain(configs).collect();
-        Arc::new(config(facts, listeners))
-    });
-    let sets = facts.sets.iter().map(|set| Arc::clone(set.key)).collect();
-    Judged { group: Group { gateway, sets, config }, sets: replaced }
+    let own = standing.is_accepted.then(|| Arc::new(config(facts, configs)));
+    Group { state, own, config: OnceLock::new() }
 }
 
 /// Condition `Accepted` of the Gateway. The listeners of its sets do not count.
@@ -174,40 +135,12 @@ fn accepted(facts: &Facts<'_>, conflicts: &[Option<Conflict>]) -> Verdict {
     if let Some(refusal) = gateways::refusal(&facts.gateway.spec, facts.class_accepted) {
         return refusal;
     }
-    let own = facts.listeners.list.iter().zip(conflicts);
+    let own = facts.claim.list().iter().zip(conflicts);
     let good = own.filter(|(listener, conflict)| listener.is_good() && conflict.is_none()).count();
     if good == 0 {
         return Verdict::bad("ListenersNotValid", "No listener is valid; see their conditions");
     }
-    all_or_some(good, facts.listeners.list.len())
-}
-
-/// Conflicts and overlaps, of the Gateway and of each of its sets.
-fn coexistence(facts: &Facts<'_>) -> (Vec<Vec<Option<Conflict>>>, Vec<Vec<bool>>) {
-    let sets = facts.sets.iter().map(|set| if set.is_allowed { &set.listeners.list[..] } else { &[] });
-    let owners: Vec<&[Validity]> = std::iter::once(&facts.listeners.list[..]).chain(sets).collect();
-    let slots: Vec<Vec<Option<Slot>>> = owners.iter().map(|list| list.iter().map(slot).collect()).collect();
-    let conflicts = conflicts::judge(&slots);
-    let mut overlaps: Vec<Vec<bool>> = owners.iter().map(|list| vec![false; list.len()]).collect();
-    let mut places = Vec::new();
-    let mut hosts = Vec::new();
-    for (owner, list) in owners.iter().enumerate() {
-        for (place, listener) in list.iter().enumerate() {
-            if listener.protocol == Some(ListenerProtocol::Https) && conflicts[owner][place].is_none() {
-                places.push((owner, place));
-                hosts.push((listener.port, listener.hostname.clone()));
-            }
-        }
-    }
-    for ((owner, place), overlap) in places.into_iter().zip(overlap::judge(&hosts)) {
-        overlaps[owner][place] = overlap;
-    }
-    (conflicts, overlaps)
-}
-
-fn slot(listener: &Validity) -> Option<Slot> {
-    let protocol = listener.protocol?;
-    Some(Slot { protocol, port: listener.port, hostname: listener.hostname.clone() })
+    all_or_some(good, facts.claim.list().len())
 }
 
 fn all_or_some(good: usize, all: usize) -> Verdict {
@@ -225,113 +158,93 @@ fn programmed(accepted: &Verdict, addresses: &Addresses) -> Verdict {
     addresses.problem.clone().unwrap_or_else(good)
 }
 
-fn gateway_member(
-    facts: &Facts<'_>,
-    circumstances: &Circumstances,
-    accepted: Verdict,
-    programmed: Verdict,
-    attached_sets: usize,
-    counts: impl Fn(&ListenerId) -> usize,
-) -> Member<GatewayState> {
-    let (listeners, configs) = listeners(None, circumstances, counts);
-    let unresolved = listeners.iter().find(|listener| !listener.resolved_refs.holds());
-    let resolved_refs = match (&facts.listeners.client_certificate, unresolved) {
-        (Err(problem), _) => problem.clone(),
-        (Ok(_), Some(listener)) => {
+fn resolved_refs(claim: &Claim, listeners: &[ListenerState]) -> Verdict {
+    if let Err(problem) = &claim.listeners.client_certificate {
+        return problem.clone();
+    }
+    match listeners.iter().find(|listener| !listener.resolved_refs.holds()) {
+        Some(listener) => {
             let message = format!("References of listener \"{}\" are not resolved", listener.id.name);
             Verdict::bad("ListenersNotResolved", message)
         }
-        (Ok(_), None) => Verdict::good("ResolvedRefs", "All references are resolved"),
-    };
-    let frontend = facts.gateway.spec.tls.frontend.as_ref();
-    let is_insecure = frontend.is_some_and(|frontend| {
-        let ports = frontend.per_port.iter().map(|port| &port.tls);
-        let mut all = ports.chain([&frontend.default]).filter_map(|tls| tls.validation.as_ref());
-        all.any(api::view::gateway_api::CertificateValidation::allows_insecure_fallback)
-    });
-    let message = "Clients without a valid certificate are accepted: mode AllowInsecureFallback";
-    let state = GatewayState {
-        generation: circumstances.generation,
-        accepted,
-        programmed,
-        resolved_refs,
-        addresses_assigned: facts.addresses.assigned.clone(),
-        insecure_frontend: is_insecure.then(|| Verdict::good("ConfigurationChanged", message)),
-        addresses: facts.addresses.list.clone(),
-        listeners,
-        attached_sets,
-    };
-    Member { state, configs }
+        None => Verdict::good("ResolvedRefs", "All references are resolved"),
+    }
 }
 
-fn set_member(
+fn insecure_frontend(gateway: &Gateway) -> Option<Verdict> {
+    let frontend = gateway.spec.tls.frontend.as_ref()?;
+    let ports = frontend.per_port.iter().map(|port| &port.tls);
+    let mut all = ports.chain([&frontend.default]).filter_map(|tls| tls.validation.as_ref());
+    let is_insecure = all.any(api::view::gateway_api::CertificateValidation::allows_insecure_fallback);
+    let message = "Clients without a valid certificate are accepted: mode AllowInsecureFallback";
+    is_insecure.then(|| Verdict::good("ConfigurationChanged", message))
+}
+
+/// Judges a ListenerSet.
+pub(super) fn set(
     key: &Arc<str>,
-    circumstances: &Circumstances,
+    claim: &Claim,
+    coexisting: Coexisting,
+    standing: Standing,
+    old: Option<&Set>,
     counts: impl Fn(&ListenerId) -> usize,
-) -> Member<ListenerSetState> {
-    let Circumstances { gateway, generation, parent, .. } = circumstances;
-    let not_allowed = || Verdict::bad("NotAllowed", "The Gateway does not allow ListenerSets of this namespace");
-    if !circumstances.is_allowed {
-        let state = ListenerSetState {
-            generation: *generation,
-            gateway: Arc::clone(gateway),
-            accepted: not_allowed(),
-            programmed: not_allowed(),
-            listeners: Vec::new(),
-        };
-        return Member { state, configs: Vec::new() };
+) -> Set {
+    let (generation, gateway) = (claim.generation, Arc::clone(&claim.gateway));
+    if !claim.is_allowed {
+        let not_allowed = || Verdict::bad("NotAllowed", "The Gateway does not allow ListenerSets of this namespace");
+        let (accepted, programmed) = (not_allowed(), not_allowed());
+        let state = ListenerSetState { generation, gateway, accepted, programmed, listeners: Vec::new() };
+        return Set { state, configs: Vec::new() };
     }
-    let (listeners, configs) = listeners(Some(key), circumstances, counts);
-    let list = circumstances.listeners.list.iter().zip(&circumstances.conflicts);
+    let list = claim.list().iter().zip(&coexisting.0);
     let good = list.filter(|(listener, conflict)| listener.is_good() && conflict.is_none()).count();
     let none_good = || Verdict::bad("ListenersNotValid", "No listener is valid; see their conditions");
-    let accepted = if !parent.is_accepted {
+    let accepted = if !standing.is_accepted {
         Verdict::bad("ParentNotAccepted", "The Gateway is not accepted")
     } else if good == 0 {
         none_good()
     } else {
-        all_or_some(good, listeners.len())
+        all_or_some(good, claim.list().len())
     };
-    let programmed = if !parent.is_programmed && (good > 0 || !parent.is_accepted) {
+    let programmed = if !standing.is_programmed && (good > 0 || !standing.is_accepted) {
         Verdict::bad("ParentNotProgrammed", "The Gateway is not programmed")
     } else if good == 0 {
         none_good()
     } else {
         Verdict::good("Programmed", "Valid listeners are programmed")
     };
-    let gateway = Arc::clone(gateway);
-    Member { state: ListenerSetState { generation: *generation, gateway, accepted, programmed, listeners }, configs }
+    let served = old.map_or(&[][..], |old| &old.configs);
+    let circumstances = Circumstances { claim, set: Some(key), coexisting, standing, served };
+    let (listeners, configs) = listeners(&circumstances, counts);
+    Set { state: ListenerSetState { generation, gateway, accepted, programmed, listeners }, configs }
 }
 
-/// States of the listeners of a member, and the configurations of those that are served.
+/// States of the listeners of an object, and the configurations of those that are served.
 fn listeners(
-    set: Option<&Arc<str>>,
-    circumstances: &Circumstances,
+    circumstances: &Circumstances<'_>,
     counts: impl Fn(&ListenerId) -> usize,
 ) -> (Vec<ListenerState>, Vec<Arc<ListenerConfig>>) {
+    let Circumstances { claim, set, coexisting: (conflicts, overlaps), standing, served } = circumstances;
     let mut states = Vec::new();
     let mut configs = Vec::new();
-    for (place, listener) in circumstances.listeners.list.iter().enumerate() {
-        let id = ListenerId {
-            gateway: Arc::clone(&circumstances.gateway),
-            set: set.cloned(),
-            name: Arc::clone(&listener.name),
-        };
-        let conflict = circumstances.conflicts[place];
-        let is_served = listener.is_good() && conflict.is_none() && circumstances.parent.is_accepted;
+    for ((listener, conflict), is_overlapping) in claim.list().iter().zip(conflicts).zip(overlaps) {
+        let id =
+            ListenerId { gateway: Arc::clone(&claim.gateway), set: set.cloned(), name: Arc::clone(&listener.name) };
+        let is_served = listener.is_good() && conflict.is_none() && standing.is_accepted;
         if let Some(protocol) = listener.protocol.filter(|_| is_served) {
-            configs.push(Arc::new(ListenerConfig {
+            let config = ListenerConfig {
                 id: id.clone(),
                 port: listener.port,
                 protocol,
                 hostname: listener.hostname.clone(),
                 certificates: listener.certificates.clone(),
                 client_validation: listener.client_validation.clone(),
-            }));
+            };
+            let same = served.iter().find(|served| ***served == config).cloned();
+            configs.push(same.unwrap_or_else(|| Arc::new(config)));
         }
         let attached = counts(&id);
-        let is_overlapping = circumstances.overlaps[place];
-        states.push(listener_state(id, listener, conflict, is_overlapping, circumstances.parent, attached));
+        states.push(listener_state(id, listener, *conflict, *is_overlapping, *standing, attached));
     }
     (states, configs)
 }
@@ -341,7 +254,7 @@ fn listener_state(
     listener: &Validity,
     conflict: Option<Conflict>,
     is_overlapping: bool,
-    parent: Parent,
+    standing: Standing,
     attached_routes: usize,
 ) -> ListenerState {
     let conflict = conflict.map(|conflict| (conflict.reason(), conflict_message(conflict, listener)));
@@ -352,8 +265,8 @@ fn listener_state(
         None if !listener.accepted.holds() => Verdict::bad("Invalid", listener.accepted.message.clone()),
         None => match &listener.obstacle {
             Some(obstacle) => Verdict::bad("Invalid", obstacle.clone()),
-            None if !parent.is_accepted => Verdict::bad("Invalid", "The Gateway is not accepted"),
-            None if !parent.is_programmed => Verdict::bad("Pending", "The Gateway is not programmed"),
+            None if !standing.is_accepted => Verdict::bad("Invalid", "The Gateway is not accepted"),
+            None if !standing.is_programmed => Verdict::bad("Pending", "The Gateway is not programmed"),
             None => Verdict::good("Programmed", "The listener is programmed"),
         },
     };
@@ -386,32 +299,13 @@ fn conflict_message(conflict: Conflict, listener: &Validity) -> String {
 }
 
 fn config(facts: &Facts<'_>, listeners: Vec<Arc<ListenerConfig>>) -> GatewayConfig {
-    let service = super::service_name(name_of(&facts.key));
+    let key = &facts.claim.gateway;
+    let service = super::service_name(name_of(key));
     GatewayConfig {
-        key: Arc::clone(&facts.key),
-        service: format!("{}/{service}", namespace_of(&facts.key)).into(),
+        key: Arc::clone(key),
+        service: format!("{}/{service}", namespace_of(key)).into(),
         listeners,
-        client_certificate: facts.listeners.client_certificate.clone().ok().flatten(),
+        client_certificate: facts.claim.listeners.client_certificate.clone().ok().flatten(),
         proxies: facts.gateway.metadata.annotation(PROXY_PROTOCOL_FROM).map(Into::into),
     }
-}
-
-/// What routes see of the Gateway and of each of its sets.
-pub(super) fn views<'a>(
-    reader: &'a Reader<'_>,
-    facts: &'a Facts<'_>,
-) -> impl Iterator<Item = (Owner, ParentView)> + 'a {
-    let view = |is_allowed, listeners: &Listeners, layers| ParentView {
-        gateway: Arc::clone(&facts.key),
-        is_allowed,
-        listeners: Arc::clone(&listeners.views),
-        layers,
-    };
-    let layers = traffic::of_gateway(reader, &facts.key, &facts.listeners.views);
-    let own = (Owner::Gateway(Arc::clone(&facts.key)), view(true, &facts.listeners, layers.clone()));
-    let set = move |set: &SetFacts<'_>| {
-        let layers = traffic::of_set(reader, set.key, &set.listeners.views, layers.as_deref());
-        (Owner::Set(Arc::clone(set.key)), view(set.is_allowed, &set.listeners, layers))
-    };
-    std::iter::once(own).chain(facts.sets.iter().map(set))
 }

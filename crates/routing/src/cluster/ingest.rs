@@ -58,10 +58,13 @@ impl Cluster {
 
     fn ingest_gateway(&mut self, key: &Arc<str>, gateway: Option<Arc<api::view::gateway_api::Gateway>>) {
         let Some(change) = store(&mut self.objects.gateways, Arc::clone(key), gateway) else { return };
-        self.dirty.insert(Node::Listeners(Owner::Gateway(Arc::clone(key))));
-        self.dirty.insert(Node::Group(Arc::clone(key)));
+        let owner = Owner::Gateway(Arc::clone(key));
+        self.dirty.extend([Node::Listeners(owner.clone()), Node::Claim(owner.clone()), Node::Member(owner)]);
         if change.differs(|gateway| &gateway.spec.tls.frontend) {
             self.fire(&Input::Frontend(Arc::clone(key)));
+        }
+        if change.differs(|gateway| &gateway.spec.allowed_listeners) {
+            self.fire(&Input::Group(Arc::clone(key)));
         }
         let classes = |gateway: &Option<Arc<api::view::gateway_api::Gateway>>| -> BTreeSet<Arc<str>> {
             gateway.iter().map(|gateway| (&*gateway.spec.gateway_class_name).into()).collect()
@@ -80,10 +83,8 @@ impl Cluster {
         };
         let (old, new) = (gateways(&change.old), gateways(&change.new));
         reindex(&mut self.objects.sets_of, key, &old, &new);
-        self.dirty.insert(Node::Listeners(Owner::Set(Arc::clone(key))));
-        for gateway in old.union(&new) {
-            self.fire(&Input::Listeners(Arc::clone(gateway)));
-        }
+        let owner = Owner::Set(Arc::clone(key));
+        self.dirty.extend([Node::Listeners(owner.clone()), Node::Claim(owner)]);
     }
 
     fn ingest_route(&mut self, kind: RouteKind, key: Arc<str>, route: Option<RouteObject>) {
@@ -119,11 +120,8 @@ impl Cluster {
         self.dirty.insert(Node::TrafficPolicy(Arc::clone(key)));
         for target in old.union(&new) {
             match target {
-                Target::Gateway(key) => drop(self.dirty.insert(Node::Group(Arc::clone(key)))),
-                Target::Set(key) => {
-                    let gateway = self.objects.sets.get(key).and_then(|set| gateway_of_set(key, set));
-                    self.dirty.extend(gateway.map(Node::Group));
-                }
+                Target::Gateway(key) => drop(self.dirty.insert(Node::Claim(Owner::Gateway(Arc::clone(key))))),
+                Target::Set(key) => drop(self.dirty.insert(Node::Claim(Owner::Set(Arc::clone(key))))),
                 Target::Route(id) => drop(self.dirty.insert(Node::Route(id.clone()))),
                 Target::Service(key) => self.fire(&Input::PoliciesOf(Arc::clone(key))),
             }

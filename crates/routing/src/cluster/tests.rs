@@ -8,6 +8,7 @@ mod incremental;
 mod listener_scenarios;
 mod policy_scenarios;
 mod route_scenarios;
+mod scale;
 mod traffic_scenarios;
 mod world;
 

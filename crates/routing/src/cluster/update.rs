@@ -1,16 +1,16 @@
 //! Derives values again, in the order of [`Node`], and notes what differs.
 
+mod groups;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::change::Touched;
 use super::graph::{Input, Node, Owner, Reader};
-use super::group::{self, Group};
 use super::routes::{self, RouteEntry};
 use super::state::PolicyState;
 use super::{Cluster, objects};
-use crate::listeners::validity;
-use crate::model::{ListenerConfig, ListenerId, RouteId};
+use crate::model::{ListenerId, RouteId};
 use crate::traffic::{self, Target};
 use crate::{classes, policies};
 
@@ -27,7 +27,11 @@ impl Cluster {
             match &node {
                 Node::Class(name) => self.update_class(&node, name, &mut touched),
                 Node::Listeners(owner) => self.update_listeners(&node, owner),
-                Node::Group(key) => self.update_group(&node, key, &mut touched),
+                Node::Claim(owner) => self.update_claim(&node, owner),
+                Node::Conflicts(owner) => self.update_conflicts(&node, owner),
+                Node::Member(Owner::Gateway(key)) => self.update_gateway(&node, key, &mut touched),
+                Node::Member(Owner::Set(key)) => self.update_set(&node, key, &mut touched),
+                Node::Group(key) => self.count_sets(key, &mut touched),
                 Node::Verdict(key) => self.update_verdict(&node, key),
                 Node::Route(id) => self.update_route(&node, id, &mut touched),
                 Node::Policy(key) => self.update_policy(&node, key, &mut touched),
@@ -72,94 +76,6 @@ impl Cluster {
         }
         if old.map(|class| class.accepted.holds()) != accepted {
             self.fire(&Input::Accepted(Arc::clone(name)));
-        }
-    }
-
-    fn update_listeners(&mut self, node: &Node, owner: &Owner) {
-        let new = self.compute(node, |reader, _| validity::judge(reader, owner)).map(Arc::new);
-        if objects::store(&mut self.listeners, owner.clone(), new).is_none() {
-            return;
-        }
-        let set = |key: &Arc<str>| self.objects.sets.get(key).and_then(|set| objects::gateway_of_set(key, set));
-        let gateway = match owner {
-            Owner::Gateway(key) => Some(Arc::clone(key)),
-            Owner::Set(key) => set(key),
-        };
-        if let Some(gateway) = gateway {
-            self.fire(&Input::Listeners(gateway));
-        }
-    }
-
-    fn update_group(&mut self, node: &Node, key: &Arc<str>, touched: &mut Touched) {
-        let judged = self.compute(node, |reader, cluster| {
-            let accepted = |class: &str| cluster.classes.get(class).map(|class| class.accepted.holds());
-            let facts = group::read(reader, key, accepted, &cluster.listeners)?;
-            let count = |listener: &ListenerId| cluster.attached.get(listener).map_or(0, BTreeMap::len);
-            let differs = |(owner, view): &(Owner, _)| cluster.parents.get(owner).map(|view| &**view) != Some(view);
-            let views: Vec<_> = group::views(reader, &facts).filter(differs).collect();
-            Some((group::judge(&facts, &cluster.sets, count), views))
-        });
-        let old = self.groups.remove(key);
-        let (new, replaced, views) = match judged {
-            Some((judged, views)) => (Some(judged.group), judged.sets, views),
-            None => (None, Vec::new(), Vec::new()),
-        };
-        for (owner, view) in views {
-            self.parents.insert(owner.clone(), Arc::new(view));
-            self.fire(&Input::Parent(owner));
-        }
-        let kept: BTreeSet<&Arc<str>> = new.iter().flat_map(|group| &group.sets).collect();
-        for set in old.iter().flat_map(|group| &group.sets).filter(|set| !kept.contains(set)) {
-            self.remove_set(set, key, touched);
-        }
-        for (set, entry) in replaced {
-            let old = self.sets.get(&set);
-            let configs = old.map_or(&[][..], |old| &old.member.configs);
-            note_listeners(configs, &entry.member.configs, touched);
-            if old.is_none_or(|old| old.member.state != entry.member.state) {
-                touched.sets.insert(Arc::clone(&set));
-            }
-            self.sets.insert(set, entry);
-        }
-        self.replace_group(key, old.as_ref(), new, touched);
-    }
-
-    /// Removes what was derived of a set that is no longer in the group.
-    fn remove_set(&mut self, set: &Arc<str>, gateway: &Arc<str>, touched: &mut Touched) {
-        let owner = Owner::Set(Arc::clone(set));
-        if self.parents.get(&owner).is_some_and(|view| view.gateway == *gateway) {
-            self.parents.remove(&owner);
-            self.fire(&Input::Parent(owner));
-        }
-        if self.sets.get(set).is_some_and(|entry| entry.gateway() == gateway)
-            && let Some(entry) = self.sets.remove(set)
-        {
-            note_listeners(&entry.member.configs, &[], touched);
-            touched.sets.insert(Arc::clone(set));
-        }
-    }
-
-    fn replace_group(&mut self, key: &Arc<str>, old: Option<&Group>, new: Option<Group>, touched: &mut Touched) {
-        let (before, after) = (old.map(|group| &group.gateway), new.as_ref().map(|group| &group.gateway));
-        if before.map(|member| &member.state) != after.map(|member| &member.state) {
-            touched.gateways.insert(Arc::clone(key));
-        }
-        let configs = |member: Option<&group::Member<_>>| member.map_or_else(Vec::new, |member| member.configs.clone());
-        note_listeners(&configs(before), &configs(after), touched);
-        let config = |group: Option<&Group>| group.and_then(|group| group.config.clone());
-        if config(old) != config(new.as_ref()) {
-            touched.configs.insert(Arc::clone(key));
-        }
-        match new {
-            Some(group) => {
-                self.groups.insert(Arc::clone(key), group);
-            }
-            None => {
-                let owner = Owner::Gateway(Arc::clone(key));
-                if self.parents.remove(&owner).is_some() {
-                    self.fire(&Input::Parent(owner));
-                }
-            }
         }
     }
 
@@ -262,8 +178,8 @@ impl Cluster {
     fn count_attached(&mut self, listener: &ListenerId, touched: &mut Touched) {
         let count = self.attached.get(listener).map_or(0, BTreeMap::len);
         let states = match &listener.set {
-            Some(set) => self.sets.get_mut(set).map(|entry| &mut entry.member.state.listeners),
-            None => self.groups.get_mut(&listener.gateway).map(|group| &mut group.gateway.state.listeners),
+            Some(set) => self.sets.get_mut(set).map(|set| &mut set.state.listeners),
+            None => self.groups.get_mut(&listener.gateway).map(|group| &mut group.state.listeners),
         };
         let own = states.into_iter().flatten().filter(|state| state.id == *listener);
         for state in own.filter(|state| state.attached_routes != count) {
@@ -304,12 +220,4 @@ impl Cluster {
 fn note_route(listener: &ListenerId, id: &RouteId, touched: &mut Touched) {
     touched.listeners.insert(listener.clone());
     touched.route_changes.insert((listener.clone(), id.clone()));
-}
-
-/// Notes the listeners whose settings differ.
-fn note_listeners(old: &[Arc<ListenerConfig>], new: &[Arc<ListenerConfig>], touched: &mut Touched) {
-    let differs = |one: &&Arc<ListenerConfig>, others: &[Arc<ListenerConfig>]| !others.contains(one);
-    let gone = old.iter().filter(|config| differs(config, new));
-    let come = new.iter().filter(|config| differs(config, old));
-    touched.listeners.extend(gone.chain(come).map(|config| config.id.clone()));
 }

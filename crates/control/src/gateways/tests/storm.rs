@@ -1,4 +1,4 @@
-//! Many routes at once: counts are right soon, and statuses are written rarely.
+//! Many routes or ListenerSets at once: counts are right soon, and statuses are written rarely.
 
 use std::time::Duration;
 
@@ -9,7 +9,9 @@ use crate::testing::service as backend;
 
 /// Routes of the storm.
 const ROUTES_AT_ONCE: usize = 1000;
-/// The time between two routes.
+/// ListenerSets of the storm.
+const SETS_AT_ONCE: usize = 500;
+/// The time between two objects.
 const PAUSE: Duration = Duration::from_millis(3);
 
 /// Reconciles everything that is due at the simulated time: keys that wait are run when their time has come.
@@ -57,4 +59,32 @@ fn s52_a_thousand_routes_up_and_down_cost_fewer_than_a_hundred_writes_of_their_g
     assert_eq!(count(&cluster), 0);
     let writes = cluster.writes_to(GATEWAYS);
     assert!((2..100).contains(&writes), "{writes} writes");
+}
+
+#[test]
+fn s52_each_of_many_listener_sets_is_written_once_and_their_gateway_rarely() {
+    let mut cluster = cluster();
+    let allowed = json!({"namespaces": {"from": "Same"}});
+    let listeners = [listener("http", 80, "HTTP")];
+    let spec = json!({"gatewayClassName": "waypost", "listeners": listeners, "allowedListeners": allowed});
+    put(&mut cluster, GATEWAYS, "public", spec);
+    converge(&mut cluster);
+    cluster.writes_to(GATEWAYS);
+    let (mut elapsed, mut next) = (Duration::ZERO, Duration::ZERO);
+    for number in 0..SETS_AT_ONCE {
+        let listener = json!({"name": "l", "port": 80, "protocol": "HTTP", "hostname": format!("{number}.example")});
+        let spec = json!({"parentRef": {"name": "public"}, "listeners": [listener]});
+        put(&mut cluster, LISTENER_SETS, &format!("set-{number}"), spec);
+        cluster.advance(PAUSE);
+        elapsed += PAUSE;
+        settle(&mut cluster, &mut next, elapsed);
+        let set = cluster.get(LISTENER_SETS, &format!("default/set-{number}")).expect("a ListenerSet");
+        assert_condition(set.at("status"), "Programmed=True/Programmed");
+    }
+    cluster.wait();
+    cluster.converge();
+    assert_eq!(status(&cluster).int("attachedListenerSets"), i64::try_from(SETS_AT_ONCE).expect("a number"));
+    assert_eq!(cluster.writes_to(LISTENER_SETS), SETS_AT_ONCE);
+    let writes = cluster.writes_to(GATEWAYS);
+    assert!((2..10).contains(&writes), "{writes} writes");
 }

@@ -415,7 +415,7 @@ fn a_change_costs_what_depends_on_it() {
     let other = route(json!([{ "name": "gw" }]), json!(["new.test"]), web());
     assert_eq!(cost(&mut |world| drop(world.put("HTTPRoute", "r7", other.clone()))), 1, "the route");
     assert_eq!(cost(&mut |world| drop(world.delete("HTTPRoute", "r7"))), 1, "the route");
-    assert_eq!(cost(&mut |world| drop(world.secret("cert", None))), 2, "the listeners and the Gateway");
+    assert_eq!(cost(&mut |world| drop(world.secret("cert", None))), 4, "the listeners in four steps");
     assert_eq!(cost(&mut |world| drop(world.address("gw", &[]))), 1, "the Gateway");
     assert_eq!(
         cost(&mut |world| drop(world.put("ReferenceGrant", "apps/g", grant(("HTTPRoute", "x"), ("Service", None))))),
