@@ -14,7 +14,7 @@ use api::view::labels::SERVICE_PROXY_NAME;
 use api::view::{Node, Service};
 use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
 use parking_lot::Mutex;
-use plan::Redirect;
+use plan::{Redirect, RedirectedFrontends};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
@@ -114,13 +114,14 @@ impl Shared {
         port_config
     }
 
-    /// Publishes the redirects of a Service.
-    pub(crate) fn publish(&self, service: &str, redirects: BTreeSet<Redirect>) {
+    /// Publishes the redirects of these frontends of a Service.
+    pub(crate) fn publish(&self, service: &str, frontends: RedirectedFrontends, redirects: BTreeSet<Redirect>) {
+        let is_of_it = |redirect: &&Redirect| *redirect.service == *service && redirect.frontends == frontends;
         self.redirects.send_if_modified(|all| {
-            let is_new = !all.iter().filter(|redirect| *redirect.service == *service).eq(&redirects);
+            let is_new = !all.iter().filter(is_of_it).eq(&redirects);
             if is_new {
                 let all = Arc::make_mut(all);
-                all.retain(|redirect| *redirect.service != *service);
+                all.retain(|redirect| !is_of_it(&redirect));
                 all.extend(redirects);
             }
             is_new

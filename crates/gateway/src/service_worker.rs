@@ -17,7 +17,7 @@ use api::view::labels::SERVICE_NAME;
 use api::view::{EndpointSlice, Protocol, Secret, Service};
 use client::watch::{Event, KnownKeys, Selection, Source, Watch};
 use jiff::Timestamp;
-use plan::Redirect;
+use plan::{Redirect, RedirectedFrontends};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -247,13 +247,14 @@ impl ServiceWorker {
                 service: Arc::clone(&self.key),
                 port: served.port_config.service_port().map(|known| Arc::clone(&known.port.name)).unwrap_or_default(),
                 protocol: Protocol::Tcp,
+                frontends: RedirectedFrontends::LoadBalancer,
                 listener: listener.address,
                 direct: None,
                 backends: BTreeSet::new(),
             };
             served.listeners.iter().map(redirect)
         });
-        self.shared.publish(&self.key, redirects.collect());
+        self.shared.publish(&self.key, RedirectedFrontends::LoadBalancer, redirects.collect());
     }
 
     fn sweep(&self) {
@@ -269,7 +270,7 @@ impl ServiceWorker {
 impl Drop for ServiceWorker {
     fn drop(&mut self) {
         self.ports.values().for_each(|served| served.port_config.close());
-        self.shared.publish(&self.key, BTreeSet::new());
+        self.shared.publish(&self.key, RedirectedFrontends::LoadBalancer, BTreeSet::new());
         self.shared.metrics.remove(&self.key);
     }
 }

@@ -15,7 +15,7 @@ use api::view::annotations::PROXY_PROTOCOL_FROM;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use http::HeaderValue;
 use ipnet::IpNet;
-use plan::{Redirect, ServicePortName};
+use plan::{Redirect, RedirectedFrontends, ServicePortName};
 use routing::model::{GatewayConfig, ListenerConfig, ListenerId, Transport};
 
 use super::direct::{self, NeedsProgram, PortFacts};
@@ -149,7 +149,7 @@ impl Programmed {
             }
             (port.direct, port.backends) = (direct, backends);
         }
-        self.shared.publish(service, self.redirects().collect());
+        self.shared.publish(service, RedirectedFrontends::LoadBalancer, self.redirects().collect());
     }
 
     fn redirects(&self) -> impl Iterator<Item = Redirect> {
@@ -161,6 +161,7 @@ impl Programmed {
                     Transport::Tcp => Protocol::Tcp,
                     Transport::Udp => Protocol::Udp,
                 },
+                frontends: RedirectedFrontends::LoadBalancer,
                 listener,
                 direct: port.direct.as_ref().ok().cloned(),
                 backends: port.backends.clone(),
@@ -177,7 +178,7 @@ impl Drop for Programmed {
         // A process that stops leaves to the kernel what the kernel serves.
         let is_stopping = self.shared.is_stopping.load(Relaxed);
         let left = self.redirects().filter(|redirect| is_stopping && redirect.direct.is_some());
-        self.shared.publish(&self.config.service, left.collect());
+        self.shared.publish(&self.config.service, RedirectedFrontends::LoadBalancer, left.collect());
         self.shared.metrics.remove(&self.config.service);
         self.shared.metrics.routing().remove_gateway(&self.config.key);
     }

@@ -7,6 +7,7 @@ mod matrix;
 mod node;
 mod properties;
 mod reading;
+mod layer7;
 mod redirects;
 mod refusals;
 mod why;

@@ -93,7 +93,7 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
 
 /// The Service of the rules of a port. Redirected ports have none: the listeners of the gateway are not known here.
 pub(super) fn owner(key: &PortKey) -> String {
-    if key.redirected { key.to_string() } else { key.service.to_string() }
+    if key.redirected.is_some() { key.to_string() } else { key.service.to_string() }
 }
 
 /// What the backend would write.
@@ -231,7 +231,7 @@ impl Places {
 #[cfg(test)]
 pub(super) mod tests {
     use kernel::nft::fake::Fake;
-    use plan::{Redirect, ServicePortName};
+    use plan::{Redirect, RedirectedFrontends, ServicePortName};
     use serde_json::json;
 
     use super::*;
@@ -308,7 +308,8 @@ pub(super) mod tests {
         let protocol = plan::Protocol::Tcp;
         for direct in [None, Some(ServicePortName { service: "default/api".into(), port: "".into() })] {
             let (service, port, backends) = ("default/web".into(), "".into(), direct.iter().cloned().collect());
-            let redirect = Redirect { service, port, protocol, listener, direct, backends };
+            let frontends = RedirectedFrontends::LoadBalancer;
+            let redirect = Redirect { service, port, protocol, frontends, listener, direct, backends };
             let rules = compared(&mut written_with(&cluster, false, &[redirect]), &cluster);
             assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web/TCP at the gateway"], "{rules:?}");
             assert!(rules.whole.is_empty(), "{rules:?}");
