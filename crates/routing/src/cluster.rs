@@ -32,7 +32,7 @@ pub(crate) use graph::{Owner, Reader};
 
 use crate::attach::{Candidate, ParentView};
 use crate::listeners::validity::Listeners;
-use crate::model::{GatewayConfig, ListenerId, RouteId};
+use crate::model::{GatewayConfig, MeshConfig, Place, RouteId};
 use crate::policies::PolicyVerdict;
 use crate::traffic;
 use graph::{Graph, Node};
@@ -74,10 +74,12 @@ pub struct Cluster {
     parents: Map<Owner, Arc<ParentView>>,
     verdicts: Map<Arc<str>, Arc<PolicyVerdict>>,
     routes: Map<RouteId, RouteEntry>,
-    /// The routes of each listener, with the hostnames that intersect.
-    attached: Map<ListenerId, BTreeMap<RouteId, Hostnames>>,
-    /// The Gateways from which a Service is reached, each with the number of routes that do.
-    reach: Map<Arc<str>, BTreeMap<Arc<str>, usize>>,
+    /// Services that routes or annotations want to be served at layer 7.
+    meshes: BTreeMap<Arc<str>, Arc<MeshConfig>>,
+    /// The routes of each place, with the hostnames that intersect.
+    attached: Map<Place, BTreeMap<RouteId, Hostnames>>,
+    /// Where the traffic comes in that routes lead to a Service, each with the number of routes that do.
+    reach: Map<Arc<str>, BTreeMap<Ancestor, usize>>,
     policies: Map<Arc<str>, PolicyState>,
     traffic_policies: Map<Arc<str>, TrafficPolicyState>,
     /// How many values were derived: the cost of changes.
@@ -173,13 +175,12 @@ impl Cluster {
         self.traffic_policies.get(key)
     }
 
-    /// The state of a route with what TrafficPolicies say about it at a listener: `policy` of its rules, of their backends
-    /// and of its stream rule. None when there is no such route, or when nothing holds there: its own state is the answer
-    /// then.
+    /// The state of a route with what TrafficPolicies say about it at a place: `policy` of its rules, of their backends and
+    /// of its stream rule. None when there is no such route, or when nothing holds there: its own state is the answer then.
     #[must_use]
-    pub fn with_policies(&self, listener: &ListenerId, route: &RouteId) -> Option<RouteState> {
+    pub fn with_policies(&self, place: &Place, route: &RouteId) -> Option<RouteState> {
         let entry = self.routes.get(route)?;
-        entry.policies.get(listener).map(|policies| traffic::effective(&entry.state, policies))
+        entry.policies.get(place).map(|policies| traffic::effective(&entry.state, policies))
     }
 
     /// The programmed listeners of a Gateway; none unless it is ours and accepted.
@@ -193,10 +194,24 @@ impl Cluster {
         self.groups.values().filter_map(|group| group.config.as_ref())
     }
 
-    /// The routes that are attached to a listener, each with those of its hostnames that intersect with that of the
-    /// listener (none: all hosts), whatever the state of the listener is.
-    pub fn attached(&self, listener: &ListenerId) -> impl Iterator<Item = (&RouteId, &RouteState, &[Arc<str>])> {
-        let routes = self.attached.get(listener).into_iter().flatten();
+    /// The ports of a Service that are served at layer 7; none if none is.
+    #[must_use]
+    pub fn mesh(&self, service: &str) -> Option<Arc<MeshConfig>> {
+        self.meshes.get(service).cloned()
+    }
+
+    /// All Services with ports that are served at layer 7.
+    pub fn mesh_configs(&self) -> impl Iterator<Item = &Arc<MeshConfig>> {
+        self.meshes.values()
+    }
+
+    /// The routes that are attached to a place, each with those of its hostnames that intersect with that of the listener
+    /// (none: all hosts), whatever the state of the listener is.
+    pub fn attached<'a>(
+        &'a self,
+        place: &Place,
+    ) -> impl Iterator<Item = (&'a RouteId, &'a RouteState, &'a [Arc<str>])> + use<'a> {
+        let routes = self.attached.get(place).into_iter().flatten();
         routes.filter_map(|(id, hostnames)| Some((id, &self.routes.get(id)?.state, &**hostnames)))
     }
 }

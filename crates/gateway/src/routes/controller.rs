@@ -13,7 +13,7 @@ use api::view::{EndpointSlice, ObjectMeta, Protocol, Secret, Service};
 use client::watch::{Object, Source};
 use routing::cluster::{Change, Cluster, Options, Touched};
 use routing::ingress;
-use routing::model::{GatewayConfig, ListenerId, RouteId, RouteKind, Rule, Target};
+use routing::model::{GatewayConfig, ListenerId, Place, RouteId, RouteKind, Rule, Target};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{MissedTickBehavior, interval};
@@ -132,10 +132,10 @@ impl Routes {
             let touched = self.cluster.apply_all(changes);
             // Only those of our classes count.
             self.references_changed |= !touched.gateways.is_empty() || !touched.sets.is_empty();
-            for (listener, route) in &touched.route_changes {
-                let effective = self.cluster.with_policies(listener, route);
+            for (place, route) in &touched.route_changes {
+                let effective = self.cluster.with_policies(place, route);
                 let rules = effective.as_ref().map(|state| &state.rules[..]).unwrap_or_default();
-                self.references_changed |= self.policy_secrets.apply(listener, route, rules);
+                self.references_changed |= self.policy_secrets.apply(place, route, rules);
             }
             self.touched.extend(touched);
         }
@@ -299,8 +299,10 @@ impl Routes {
         }
         let touched = std::mem::take(&mut self.touched);
         let mut by_listener: BTreeMap<ListenerId, Vec<RouteId>> = BTreeMap::new();
-        for (listener, route) in touched.route_changes {
-            by_listener.entry(listener).or_default().push(route);
+        for (place, route) in touched.route_changes {
+            if let Place::Listener(listener) = place {
+                by_listener.entry(listener).or_default().push(route);
+            }
         }
         for (listener, routes) in &by_listener {
             self.change_table(listener, routes);
@@ -338,10 +340,11 @@ impl Routes {
     /// Inserts a route as it is attached to a listener, or removes it.
     fn insert(&mut self, tables: &mut Tables, listener: &ListenerId, route: &RouteId, client: Option<&Arc<str>>) {
         let Self { cluster, pools, trust, shared, .. } = self;
-        let effective = cluster.with_policies(listener, route);
+        let place = Place::from(listener.clone());
+        let effective = cluster.with_policies(&place, route);
         let state = effective.as_ref().or_else(|| cluster.route(route));
         let parents = state.into_iter().flat_map(|state| &state.parents).filter(|parent| parent.accepted.holds());
-        let mut attached = parents.flat_map(|parent| &parent.listeners).filter(|(id, _)| id == listener);
+        let mut attached = parents.flat_map(|parent| &parent.places).filter(|(id, _)| *id == place);
         let (Some(state), Some((_, first))) = (state, attached.next()) else { return tables.remove(route) };
         // Several references may lead to one listener.
         let mut hostnames = first.clone();
@@ -399,7 +402,7 @@ impl Routes {
 
     /// The table of a listener from scratch.
     fn table(&mut self, listener: &ListenerId, client: Option<&Arc<str>>) -> Tables {
-        let routes: Vec<RouteId> = self.cluster.attached(listener).map(|(id, ..)| id.clone()).collect();
+        let routes: Vec<RouteId> = self.cluster.attached(&listener.clone().into()).map(|(id, ..)| id.clone()).collect();
         let mut tables = Tables::default();
         for route in &routes {
             self.insert(&mut tables, listener, route, client);

@@ -8,9 +8,9 @@ use api::view::gateway_api::ParentRef;
 use super::Hostnames;
 use super::graph::{Owner, Reader};
 use super::objects::{RouteObject, namespace_of};
-use super::state::{ParentState, RouteState, Verdict};
+use super::state::{Ancestor, ParentState, RouteState, Verdict};
 use crate::attach::{self, Attached, Candidate, ParentView};
-use crate::model::{ListenerId, RouteId, RouteKind, Rule, StreamRule};
+use crate::model::{ListenerId, Place, RouteId, RouteKind, Rule, StreamRule};
 use crate::references::Resolver;
 use crate::rules::{self, Rules};
 use crate::traffic::{self, RoutePolicies};
@@ -20,11 +20,11 @@ use crate::traffic::{self, RoutePolicies};
 pub(super) struct RouteEntry {
     pub(super) state: RouteState,
     /// By all of its parents together.
-    pub(super) attached: BTreeMap<ListenerId, Hostnames>,
-    /// Services that it leads to, each with the Gateways from which it does.
-    pub(super) reach: BTreeSet<(Arc<str>, Arc<str>)>,
-    /// What TrafficPolicies say about it at each listener; those where nothing holds are left out.
-    pub(super) policies: BTreeMap<ListenerId, Arc<RoutePolicies>>,
+    pub(super) attached: BTreeMap<Place, Hostnames>,
+    /// Services that it leads to, each with where that traffic comes in.
+    pub(super) reach: BTreeSet<(Arc<str>, Ancestor)>,
+    /// What TrafficPolicies say about it at each place; those where nothing holds are left out.
+    pub(super) policies: BTreeMap<Place, Arc<RoutePolicies>>,
 }
 
 /// Judges a route; none when it does not exist. Rules that are equal to those of `old` are shared with it.
@@ -65,24 +65,24 @@ pub(super) fn judge(reader: &Reader<'_>, id: &RouteId, old: Option<&RouteState>)
         for (listener, _) in &listeners {
             let layer = view.layers.as_ref().and_then(|layers| layers.of_listener(&listener.name));
             let found = traffic::of_route(reader, id, &state, layer);
-            policies.extend(found.map(|found| (listener.clone(), found)));
+            policies.extend(found.map(|found| (listener.clone().into(), found)));
         }
         state.parents.push(ParentState {
             parent_ref: parent_ref.clone(),
-            gateway: Arc::clone(&view.gateway),
+            ancestor: Ancestor::gateway(&view.gateway),
             accepted,
             resolved_refs: resolved_refs.clone(),
             partially_invalid: partially_invalid.clone().filter(|_| refusal.is_none()),
-            listeners,
+            places: listeners.into_iter().map(|(listener, hostnames)| (listener.into(), hostnames)).collect(),
         });
     }
     Some(RouteEntry { policies, ..index(state, &resolver.services) })
 }
 
-/// The Gateways that accept a route.
-pub(super) fn gateways(state: &RouteState) -> BTreeSet<Arc<str>> {
+/// Where the traffic comes in that a route takes.
+pub(super) fn ancestors(state: &RouteState) -> BTreeSet<Ancestor> {
     let accepting = state.parents.iter().filter(|parent| parent.accepted.holds());
-    accepting.map(|parent| Arc::clone(&parent.gateway)).collect()
+    accepting.map(|parent| parent.ancestor.clone()).collect()
 }
 
 /// The hostnames of a route, in lower case.
@@ -144,14 +144,14 @@ fn share_stream(stream: Option<StreamRule>, old: Option<&RouteState>) -> Option<
 }
 
 fn index(state: RouteState, services: &BTreeSet<Arc<str>>) -> RouteEntry {
-    let mut attached: BTreeMap<ListenerId, Hostnames> = BTreeMap::new();
+    let mut attached: BTreeMap<Place, Hostnames> = BTreeMap::new();
     let mut reach = BTreeSet::new();
     for parent in &state.parents {
-        for (listener, hostnames) in &parent.listeners {
-            attached.entry(listener.clone()).or_insert_with(|| hostnames.clone().into());
+        for (place, hostnames) in &parent.places {
+            attached.entry(place.clone()).or_insert_with(|| hostnames.clone().into());
         }
         if parent.accepted.holds() {
-            reach.extend(services.iter().map(|service| (Arc::clone(service), Arc::clone(&parent.gateway))));
+            reach.extend(services.iter().map(|service| (Arc::clone(service), parent.ancestor.clone())));
         }
     }
     RouteEntry { state, attached, reach, policies: BTreeMap::new() }

@@ -10,7 +10,7 @@ use super::routes::{self, RouteEntry};
 use super::state::PolicyState;
 use super::{Cluster, objects};
 use crate::listeners::validity;
-use crate::model::{ListenerConfig, ListenerId, RouteId};
+use crate::model::{ListenerConfig, ListenerId, Place, RouteId};
 use crate::traffic::{self, Target};
 use crate::{classes, policies};
 
@@ -94,7 +94,7 @@ impl Cluster {
         let judged = self.compute(node, |reader, cluster| {
             let accepted = |class: &str| cluster.classes.get(class).map(|class| class.accepted.holds());
             let facts = group::read(reader, key, accepted, &cluster.listeners)?;
-            let count = |listener: &ListenerId| cluster.attached.get(listener).map_or(0, BTreeMap::len);
+            let count = |listener: &ListenerId| cluster.count(&listener.clone().into());
             let differs = |(owner, view): &(Owner, _)| cluster.parents.get(owner).map(|view| &**view) != Some(view);
             let views: Vec<_> = group::views(reader, &facts).filter(differs).collect();
             Some((group::judge(&facts, &cluster.sets, count), views))
@@ -200,7 +200,7 @@ impl Cluster {
                 }
                 Target::Route(id) => {
                     reader.note(Input::Route(id.clone()));
-                    cluster.routes.get(id).map(|entry| routes::gateways(&entry.state)).unwrap_or_default()
+                    cluster.routes.get(id).map(|entry| routes::ancestors(&entry.state)).unwrap_or_default()
                 }
                 Target::Gateway(_) | Target::Set(_) => BTreeSet::new(),
             })
@@ -218,8 +218,8 @@ impl Cluster {
         }
         self.reattach(id, old.as_ref(), new.as_ref(), touched);
         self.count_reach(old.as_ref(), new.as_ref());
-        let gateways = |entry: &RouteEntry| routes::gateways(&entry.state);
-        if old.as_ref().map(gateways) != new.as_ref().map(gateways) {
+        let ancestors = |entry: &RouteEntry| routes::ancestors(&entry.state);
+        if old.as_ref().map(ancestors) != new.as_ref().map(ancestors) {
             self.fire(&Input::Route(id.clone()));
         }
         if let Some(new) = new {
@@ -227,40 +227,46 @@ impl Cluster {
         }
     }
 
-    /// Moves a route between the lists of listeners, and counts.
+    /// Moves a route between the lists of places, and counts.
     fn reattach(&mut self, id: &RouteId, old: Option<&RouteEntry>, new: Option<&RouteEntry>, touched: &mut Touched) {
         let content = |entry: &RouteEntry| {
             let RouteEntry { state, .. } = entry;
             (state.rules.clone(), state.stream.clone(), Arc::clone(&state.created))
         };
         let is_same = old.map(content) == new.map(content);
-        let listeners = |entry: Option<&RouteEntry>| entry.map(|entry| entry.attached.clone()).unwrap_or_default();
-        let (before, after) = (listeners(old), listeners(new));
-        for listener in before.keys().filter(|listener| !after.contains_key(*listener)) {
-            if let Some(routes) = self.attached.get_mut(listener) {
+        let places = |entry: Option<&RouteEntry>| entry.map(|entry| entry.attached.clone()).unwrap_or_default();
+        let (before, after) = (places(old), places(new));
+        for place in before.keys().filter(|place| !after.contains_key(*place)) {
+            if let Some(routes) = self.attached.get_mut(place) {
                 routes.remove(id);
                 if routes.is_empty() {
-                    self.attached.remove(listener);
+                    self.attached.remove(place);
                 }
             }
-            self.count_attached(listener, touched);
-            note_route(listener, id, touched);
+            self.count_attached(place, touched);
+            note_route(place, id, touched);
         }
-        for (listener, hostnames) in &after {
-            let previous = self.attached.entry(listener.clone()).or_default().insert(id.clone(), Arc::clone(hostnames));
+        for (place, hostnames) in &after {
+            let previous = self.attached.entry(place.clone()).or_default().insert(id.clone(), Arc::clone(hostnames));
             if previous.is_none() {
-                self.count_attached(listener, touched);
+                self.count_attached(place, touched);
             }
-            let policies = |entry: Option<&RouteEntry>| entry.and_then(|entry| entry.policies.get(listener).cloned());
+            let policies = |entry: Option<&RouteEntry>| entry.and_then(|entry| entry.policies.get(place).cloned());
             if !is_same || previous.as_ref() != Some(hostnames) || policies(old) != policies(new) {
-                note_route(listener, id, touched);
+                note_route(place, id, touched);
             }
         }
     }
 
+    /// The number of routes of a place.
+    fn count(&self, place: &Place) -> usize {
+        self.attached.get(place).map_or(0, BTreeMap::len)
+    }
+
     /// Writes the number of attached routes of a listener into the state.
-    fn count_attached(&mut self, listener: &ListenerId, touched: &mut Touched) {
-        let count = self.attached.get(listener).map_or(0, BTreeMap::len);
+    fn count_attached(&mut self, place: &Place, touched: &mut Touched) {
+        let Some(listener) = place.listener() else { return };
+        let count = self.count(place);
         let states = match &listener.set {
             Some(set) => self.sets.get_mut(set).map(|entry| &mut entry.member.state.listeners),
             None => self.groups.get_mut(&listener.gateway).map(|group| &mut group.gateway.state.listeners),
@@ -275,24 +281,24 @@ impl Cluster {
         }
     }
 
-    /// Counts by how many routes Services are reached from Gateways.
+    /// Counts by how many routes Services are reached.
     fn count_reach(&mut self, old: Option<&RouteEntry>, new: Option<&RouteEntry>) {
         let pairs = |entry: Option<&RouteEntry>| entry.map(|entry| entry.reach.clone()).unwrap_or_default();
         let (before, after) = (pairs(old), pairs(new));
-        for (service, gateway) in before.difference(&after) {
+        for (service, ancestor) in before.difference(&after) {
             let Some(by) = self.reach.get_mut(service) else { continue };
-            let Some(count) = by.get_mut(gateway) else { continue };
+            let Some(count) = by.get_mut(ancestor) else { continue };
             *count -= 1;
             if *count == 0 {
-                by.remove(gateway);
+                by.remove(ancestor);
                 if by.is_empty() {
                     self.reach.remove(service);
                 }
                 self.fire(&Input::Reach(Arc::clone(service)));
             }
         }
-        for (service, gateway) in after.difference(&before) {
-            let count = self.reach.entry(Arc::clone(service)).or_default().entry(Arc::clone(gateway)).or_default();
+        for (service, ancestor) in after.difference(&before) {
+            let count = self.reach.entry(Arc::clone(service)).or_default().entry(ancestor.clone()).or_default();
             *count += 1;
             if *count == 1 {
                 self.fire(&Input::Reach(Arc::clone(service)));
@@ -301,9 +307,9 @@ impl Cluster {
     }
 }
 
-fn note_route(listener: &ListenerId, id: &RouteId, touched: &mut Touched) {
-    touched.listeners.insert(listener.clone());
-    touched.route_changes.insert((listener.clone(), id.clone()));
+fn note_route(place: &Place, id: &RouteId, touched: &mut Touched) {
+    touched.listeners.extend(place.listener().cloned());
+    touched.route_changes.insert((place.clone(), id.clone()));
 }
 
 /// Notes the listeners whose settings differ.

@@ -11,7 +11,7 @@ use crate::cluster::{
     Change, ClassState, Cluster, GatewayState, ListenerSetState, Options, PolicyState, RouteState, Touched,
     TrafficPolicyState,
 };
-use crate::model::{GatewayConfig, ListenerConfig, ListenerId, RouteId, RouteKind};
+use crate::model::{GatewayConfig, ListenerConfig, ListenerId, Place, RouteId, RouteKind};
 
 /// The hostnames of a route at a listener, its state, and what policies make of it there.
 type Attachment = (Vec<Arc<str>>, RouteState, Option<RouteState>);
@@ -26,7 +26,7 @@ struct Seen {
     traffic_policies: BTreeMap<Arc<str>, TrafficPolicyState>,
     routes: BTreeMap<RouteId, RouteState>,
     configs: BTreeMap<Arc<str>, Arc<GatewayConfig>>,
-    attached: BTreeMap<(ListenerId, RouteId), Attachment>,
+    attached: BTreeMap<(Place, RouteId), Attachment>,
 }
 
 impl Seen {
@@ -39,17 +39,16 @@ impl Seen {
             let sets = keys().map(Some).chain([None]);
             sets.flat_map(move |set| {
                 let gateway = Arc::clone(&gateway);
-                ["l", "m", "n"].map(|name| ListenerId {
-                    gateway: Arc::clone(&gateway),
-                    set: set.clone(),
-                    name: name.into(),
+                ["l", "m", "n"].map(|name| {
+                    let id = ListenerId { gateway: Arc::clone(&gateway), set: set.clone(), name: name.into() };
+                    Place::Listener(id)
                 })
             })
         });
-        for listener in parents {
-            for (id, state, hostnames) in cluster.attached(&listener) {
-                let served = cluster.with_policies(&listener, id);
-                attached.insert((listener.clone(), id.clone()), (hostnames.to_vec(), state.clone(), served));
+        for place in parents {
+            for (id, state, hostnames) in cluster.attached(&place) {
+                let served = cluster.with_policies(&place, id);
+                attached.insert((place.clone(), id.clone()), (hostnames.to_vec(), state.clone(), served));
             }
         }
         Self {
@@ -80,7 +79,8 @@ impl Seen {
         let all = own.chain(self.sets.values().flat_map(|state| &state.listeners));
         for listener in all {
             let leads_there = |state: &&RouteState| {
-                state.parents.iter().flat_map(|parent| &parent.listeners).any(|(id, _)| *id == listener.id)
+                let mut places = state.parents.iter().flat_map(|parent| &parent.places);
+                places.any(|(place, _)| place.listener() == Some(&listener.id))
             };
             let count = self.routes.values().filter(leads_there).count();
             assert_eq!(listener.attached_routes, count, "attachedRoutes of {:?}", listener.id);
@@ -111,9 +111,9 @@ fn check_touched(before: &Seen, after: &Seen, touched: &Touched) {
         seen.attached.iter().map(|(key, attachment)| (key.clone(), of(attachment))).collect()
     };
     let route_changes = differing(&content(before), &content(after));
-    assert_eq!(touched.route_changes, route_changes, "routes of listeners");
+    assert_eq!(touched.route_changes, route_changes, "routes of places");
     let mut listeners = differing(&before.listeners(), &after.listeners());
-    listeners.extend(route_changes.into_iter().map(|(listener, _)| listener));
+    listeners.extend(route_changes.into_iter().filter_map(|(place, _)| place.listener().cloned()));
     assert_eq!(listeners.difference(&touched.listeners).collect::<Vec<_>>(), Vec::<&ListenerId>::new(), "listeners");
 }
 
