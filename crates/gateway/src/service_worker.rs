@@ -24,7 +24,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::annotations::{GatewaySpec, gateway_spec};
 use crate::certificates::{self, FOUND, Loaded, SecretRef, TYPE};
 use crate::controller::{Notice, Shared};
-use crate::endpoints;
+use crate::endpoints::{self, Locality};
 use crate::listener::{self, Listener};
 use crate::objects::parse;
 use crate::port_config::PortConfig;
@@ -159,7 +159,7 @@ impl ServiceWorker {
             }
             stays
         });
-        let only_node = service.is_external_local().then(|| &*self.shared.node);
+        let locality = if service.is_external_local() { Locality::Node(&self.shared.node) } else { Locality::Anywhere };
         for port in ports {
             let port_config = match self.ports.get(&port.number) {
                 Some(served) => Arc::clone(&served.port_config),
@@ -185,7 +185,7 @@ impl ServiceWorker {
                 &self.slices.values(),
                 (&port.name, Protocol::Tcp),
                 &service.spec.ip_families,
-                only_node,
+                locality,
             );
             if let Some(port) = port_config.service_port() {
                 port.upstream.update(&found, self.shared.workers.count());

@@ -19,7 +19,7 @@ use plan::{Redirect, RedirectedFrontends, ServicePortName};
 use routing::model::{GatewayConfig, ListenerConfig, ListenerId, Transport};
 
 use super::direct::{self, NeedsProgram, PortFacts};
-use super::tables::{PortTable, RoutedListener, RoutedPort, Tables};
+use super::tables::{Parent, PortTable, RoutedListener, RoutedPort, Tables};
 use super::trust::Trust;
 use super::udp::UdpListener;
 use crate::controller::Shared;
@@ -189,7 +189,8 @@ impl Port {
         let gateway = Arc::clone(&config.key);
         let challenges = Arc::clone(&shared.challenges);
         let (table, alt_svc) = (ArcSwap::default(), ArcSwapOption::default());
-        let routed = RoutedPort { gateway, table, number: HeaderValue::from(number), alt_svc, challenges };
+        let parent = Parent::Gateway(gateway);
+        let routed = RoutedPort { parent, table, number: HeaderValue::from(number), alt_svc, challenges };
         let serving = Serving::Routes(Box::new(routed));
         let metrics = shared.metrics.for_service(&config.service);
         let port_config = PortConfig::new(&config.service, number, (shared.limits, None), serving, metrics);
