@@ -29,6 +29,7 @@ impl Cluster {
                 Node::Listeners(owner) => self.update_listeners(&node, owner),
                 Node::Group(key) => self.update_group(&node, key, &mut touched),
                 Node::Verdict(key) => self.update_verdict(&node, key),
+                Node::Mesh(key) => self.update_mesh(&node, key, &mut touched),
                 Node::Route(id) => self.update_route(&node, id, &mut touched),
                 Node::Policy(key) => self.update_policy(&node, key, &mut touched),
                 Node::TrafficPolicy(key) => self.update_traffic_policy(&node, key, &mut touched),
@@ -38,10 +39,11 @@ impl Cluster {
     }
 
     /// Computes a value and records what it has read.
-    fn compute<T>(&mut self, node: &Node, value: impl FnOnce(&Reader<'_>, &Self) -> T) -> T {
+    pub(super) fn compute<T>(&mut self, node: &Node, value: impl FnOnce(&Reader<'_>, &Self) -> T) -> T {
         let reader = Reader {
             objects: &self.objects,
             parents: &self.parents,
+            meshes: &self.meshes,
             verdicts: &self.verdicts,
             read: Vec::new().into(),
         };
@@ -212,12 +214,13 @@ impl Cluster {
 
     fn update_route(&mut self, node: &Node, id: &RouteId, touched: &mut Touched) {
         let old = self.routes.remove(id);
-        let new = self.compute(node, |reader, _| routes::judge(reader, id, old.as_ref().map(|old| &old.state)));
+        let new = self.compute(node, |reader, _| routes::judge(reader, id, old.as_ref()));
         if old.as_ref().map(|entry| &entry.state) != new.as_ref().map(|entry| &entry.state) {
             touched.routes.insert(id.clone());
         }
         self.reattach(id, old.as_ref(), new.as_ref(), touched);
-        self.count_reach(old.as_ref(), new.as_ref());
+        let reach = |entry: Option<&RouteEntry>| entry.map(|entry| entry.reach.clone()).unwrap_or_default();
+        self.count_reach(&reach(old.as_ref()), &reach(new.as_ref()));
         let ancestors = |entry: &RouteEntry| routes::ancestors(&entry.state);
         if old.as_ref().map(ancestors) != new.as_ref().map(ancestors) {
             self.fire(&Input::Route(id.clone()));
@@ -229,11 +232,10 @@ impl Cluster {
 
     /// Moves a route between the lists of places, and counts.
     fn reattach(&mut self, id: &RouteId, old: Option<&RouteEntry>, new: Option<&RouteEntry>, touched: &mut Touched) {
-        let content = |entry: &RouteEntry| {
-            let RouteEntry { state, .. } = entry;
-            (state.rules.clone(), state.stream.clone(), Arc::clone(&state.created))
+        let content = |entry: Option<&RouteEntry>, place: &Place| {
+            let state = entry?.at(place);
+            Some((state.rules.clone(), state.stream.clone(), Arc::clone(&state.created)))
         };
-        let is_same = old.map(content) == new.map(content);
         let places = |entry: Option<&RouteEntry>| entry.map(|entry| entry.attached.clone()).unwrap_or_default();
         let (before, after) = (places(old), places(new));
         for place in before.keys().filter(|place| !after.contains_key(*place)) {
@@ -252,6 +254,7 @@ impl Cluster {
                 self.count_attached(place, touched);
             }
             let policies = |entry: Option<&RouteEntry>| entry.and_then(|entry| entry.policies.get(place).cloned());
+            let is_same = content(old, place) == content(new, place);
             if !is_same || previous.as_ref() != Some(hostnames) || policies(old) != policies(new) {
                 note_route(place, id, touched);
             }
@@ -281,11 +284,9 @@ impl Cluster {
         }
     }
 
-    /// Counts by how many routes Services are reached.
-    fn count_reach(&mut self, old: Option<&RouteEntry>, new: Option<&RouteEntry>) {
-        let pairs = |entry: Option<&RouteEntry>| entry.map(|entry| entry.reach.clone()).unwrap_or_default();
-        let (before, after) = (pairs(old), pairs(new));
-        for (service, ancestor) in before.difference(&after) {
+    /// Counts by how many routes Services are reached, and as their own backends.
+    pub(super) fn count_reach(&mut self, before: &BTreeSet<routes::Reach>, after: &BTreeSet<routes::Reach>) {
+        for (service, ancestor) in before.difference(after) {
             let Some(by) = self.reach.get_mut(service) else { continue };
             let Some(count) = by.get_mut(ancestor) else { continue };
             *count -= 1;
@@ -297,7 +298,7 @@ impl Cluster {
                 self.fire(&Input::Reach(Arc::clone(service)));
             }
         }
-        for (service, ancestor) in after.difference(&before) {
+        for (service, ancestor) in after.difference(before) {
             let count = self.reach.entry(Arc::clone(service)).or_default().entry(ancestor.clone()).or_default();
             *count += 1;
             if *count == 1 {
