@@ -11,7 +11,10 @@ use crate::cluster::{
     Change, ClassState, Cluster, GatewayState, ListenerSetState, Options, PolicyState, RouteState, Touched,
     TrafficPolicyState,
 };
-use crate::model::{GatewayConfig, ListenerConfig, ListenerId, Place, RouteId, RouteKind};
+use crate::model::{
+    Clients, GatewayConfig, ListenerConfig, ListenerId, ListenerProtocol, MeshConfig, Place, RouteId, RouteKind,
+    ServicePortId,
+};
 
 /// The hostnames of a route at a listener, its state, and what policies make of it there.
 type Attachment = (Vec<Arc<str>>, RouteState, Option<RouteState>);
@@ -26,6 +29,7 @@ struct Seen {
     traffic_policies: BTreeMap<Arc<str>, TrafficPolicyState>,
     routes: BTreeMap<RouteId, RouteState>,
     configs: BTreeMap<Arc<str>, Arc<GatewayConfig>>,
+    meshes: BTreeMap<Arc<str>, Arc<MeshConfig>>,
     attached: BTreeMap<(Place, RouteId), Attachment>,
 }
 
@@ -45,7 +49,16 @@ impl Seen {
                 })
             })
         });
-        for place in parents {
+        let services = ["a/x", "a/y", "b/x", "b/y"].into_iter().map(Arc::<str>::from).flat_map(|service| {
+            let clients = ["a", "b"].map(|namespace| Clients::Namespace(namespace.into()));
+            clients.into_iter().chain([Clients::All]).flat_map(move |clients| {
+                [80, 81, 443].map(|port| {
+                    let (service, clients) = (Arc::clone(&service), clients.clone());
+                    Place::ServicePort(ServicePortId { service, port, clients })
+                })
+            })
+        });
+        for place in parents.chain(services) {
             for (id, state, hostnames) in cluster.attached(&place) {
                 let served = cluster.with_policies(&place, id);
                 attached.insert((place.clone(), id.clone()), (hostnames.to_vec(), state.clone(), served));
@@ -64,6 +77,7 @@ impl Seen {
                 .collect(),
             routes,
             configs: cluster.configs().map(|config| (Arc::clone(&config.key), Arc::clone(config))).collect(),
+            meshes: cluster.mesh_configs().map(|config| (Arc::clone(&config.service), Arc::clone(config))).collect(),
             attached,
         }
     }
@@ -71,6 +85,31 @@ impl Seen {
     fn listeners(&self) -> BTreeMap<ListenerId, Arc<ListenerConfig>> {
         let all = self.configs.values().flat_map(|config| &config.listeners);
         all.map(|listener| (listener.id.clone(), Arc::clone(listener))).collect()
+    }
+
+    /// A port is served as routes are attached to it, and the other way round.
+    fn check_places(&self) {
+        for (place, route) in self.attached.keys() {
+            let Place::ServicePort(ServicePortId { service, port, clients }) = place else { continue };
+            let ports = self.meshes.get(service).map(|config| &config.ports[..]).unwrap_or_default();
+            let found = ports.iter().find(|one| one.number == *port).and_then(|one| one.places.get(clients));
+            let expected = match route.kind {
+                RouteKind::Http | RouteKind::Grpc => ListenerProtocol::Http,
+                RouteKind::Tls => ListenerProtocol::TlsPassthrough,
+                _ => ListenerProtocol::Tcp,
+            };
+            assert_eq!(found, Some(&expected), "{route:?} at {place:?}");
+            let of_others = self.attached.keys().filter(|(other, id)| other == place && id.kind != route.kind);
+            assert_eq!(of_others.count(), 0, "one kind of routes at {place:?}");
+        }
+        for config in self.meshes.values() {
+            for (port, clients) in config.ports.iter().flat_map(|port| port.places.keys().map(move |one| (port, one))) {
+                let service = Arc::clone(&config.service);
+                let place = ServicePortId { service, port: port.number, clients: clients.clone() }.into();
+                let has_routes = self.attached.keys().any(|(one, _)| *one == place);
+                assert!(has_routes || *clients == Clients::All, "no route at {place:?}");
+            }
+        }
     }
 
     /// The number of attached routes, counted from the states of the routes.
@@ -100,6 +139,7 @@ fn check_touched(before: &Seen, after: &Seen, touched: &Touched) {
     let traffic_policies = differing(&before.traffic_policies, &after.traffic_policies);
     assert_eq!(touched.traffic_policies, traffic_policies, "traffic policies");
     assert_eq!(touched.routes, differing(&before.routes, &after.routes), "routes");
+    assert_eq!(touched.mesh, differing(&before.meshes, &after.meshes), "Services at layer 7");
     assert_eq!(touched.configs, differing(&before.configs, &after.configs), "configs");
     let missed =
         |one: BTreeSet<Arc<str>>, touched: &BTreeSet<Arc<str>>| one.difference(touched).cloned().collect::<Vec<_>>();
@@ -162,6 +202,7 @@ proptest! {
             fresh.apply_all(objects.values().cloned());
             prop_assert_eq!(&after, &Seen::of(&fresh));
             after.check_counts();
+            after.check_places();
             check_touched(&before, &after, &touched);
             before = after;
         }
