@@ -12,9 +12,7 @@ use api::ip::Family;
 use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY};
 use kernel::nft::fake::{End, Fate, Packet as KernelPacket};
 use plan::oracle::{Outcome, Packet, judge};
-use plan::{
-    LocalDetector, Options, Plan, Planner, Protocol, Redirect, RedirectedFrontends, ServicePortName, Update,
-};
+use plan::{LocalDetector, Options, Plan, Planner, Protocol, Redirect, RedirectedFrontends, ServicePortName, Update};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -165,7 +163,8 @@ pub(crate) fn redirects(direct: bool, layer7: bool) -> Update {
         }
     };
     let all = [(1, Protocol::Tcp), (DIRECT, Protocol::Tcp), (DIRECT, Protocol::Udp)].map(redirect);
-    let at_layer7 = LAYER7.iter().flat_map(|number| LAYER7_LISTENERS.map(|listener| redirect_layer7(*number, listener)));
+    let at_layer7 =
+        LAYER7.iter().flat_map(|number| LAYER7_LISTENERS.map(|listener| redirect_layer7(*number, listener)));
     Update::Redirects(Arc::new(all.into_iter().chain(at_layer7.filter(|_| layer7)).collect()))
 }
 
@@ -208,7 +207,9 @@ pub(crate) fn check_layer7(backend: &mut dyn Backend, mut kernel: impl FnMut(&Ke
     };
     let to = |target: &str, masqueraded| (End::Accepted, Some(target.to_owned()), masqueraded);
     let number = 30000 + u16::from(spec.number);
-    for [v4, v6] in [["10.244.0.3:8080", "[fd00:10:244::3]:8080"], LAYER7_LISTENERS, ["10.244.0.3:8080", "[fd00:10:244::3]:8080"]] {
+    for [v4, v6] in
+        [["10.244.0.3:8080", "[fd00:10:244::3]:8080"], LAYER7_LISTENERS, ["10.244.0.3:8080", "[fd00:10:244::3]:8080"]]
+    {
         follow(backend, &mut planner, [redirects(true, v4 == LAYER7_LISTENERS[0])]);
         assert_eq!(sent(["10.244.0.2", "10.96.0.3"], 80, Some("veth2")), to(v4, false));
         assert_eq!(sent(["fd00:10:244::2", "fd00:10:96::3"], 80, Some("veth2")), to(v6, false));

@@ -90,6 +90,12 @@ impl Planner {
         &self.plan
     }
 
+    /// Number of redirects of cluster IPs that are in effect.
+    #[must_use]
+    pub fn redirected_cluster_ips(&self) -> usize {
+        self.redirects.of_cluster_ips()
+    }
+
     /// All problems.
     pub fn problems(&self) -> impl Iterator<Item = Problem> {
         let problem = |service: &Arc<str>, what| Problem { service: Arc::clone(service), what };

@@ -131,6 +131,11 @@ impl Redirects {
         self.ports.get(key)
     }
 
+    /// Number of redirects of cluster IPs.
+    pub(crate) fn of_cluster_ips(&self) -> usize {
+        self.ports.keys().filter(|key| key.redirected == Some(RedirectedFrontends::ClusterIp)).count()
+    }
+
     /// Splits the ports whose cluster IP is redirected: it moves to a part of its own. Other frontends stay, also if there
     /// are none.
     pub(crate) fn split(&self, ports: &mut Vec<ServicePort>) {

@@ -11,8 +11,8 @@ use anyhow::{bail, ensure};
 use api::view::Service;
 use ipnet::IpNet;
 use plan::{
-    LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, RedirectedFrontends, ServicePortName, Update,
-    lenient_ranges,
+    LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, RedirectedFrontends, ServicePortName,
+    Update, lenient_ranges,
 };
 use serde_json::Value;
 
@@ -97,7 +97,9 @@ fn redirects(report: &Value) -> BTreeSet<Redirect> {
             port: port["name"].as_str()?.into(),
             protocol: Protocol::named(port["protocol"].as_str()?)?,
             frontends: match redirect["frontends"].as_str() {
-                Some(frontends) if frontends == RedirectedFrontends::ClusterIp.as_str() => RedirectedFrontends::ClusterIp,
+                Some(frontends) if frontends == RedirectedFrontends::ClusterIp.as_str() => {
+                    RedirectedFrontends::ClusterIp
+                }
                 _ => RedirectedFrontends::LoadBalancer,
             },
             listener: listener?.parse().ok()?,

@@ -103,8 +103,16 @@ struct Found {
 impl LoggedConnection {
     /// A connection to a port of a Service or of a Gateway.
     pub(crate) const fn new(log: Arc<AccessLog>, client: SocketAddr, port: u16, gateway: Option<Arc<str>>) -> Self {
-        let (parent_service, client_pod, tls_version, server_name) = (None, None, None, None);
-        Self { log, client, port, gateway, parent_service, client_pod, tls_version, server_name }
+        Self {
+            log,
+            client,
+            port,
+            gateway,
+            parent_service: None,
+            client_pod: None,
+            tls_version: None,
+            server_name: None,
+        }
     }
 
     /// The same connection, to a Service at layer 7.

@@ -97,10 +97,11 @@ fn source(pod: &Pod) -> PodSource {
 /// The name of what a Pod belongs to. A ReplicaSet is named after its Deployment and the hash of the template.
 fn workload(pod: &Pod) -> &str {
     let metadata = &pod.metadata;
-    let label = |name: &str| metadata.labels.get(name).map(|value| &**value).filter(|value| !value.is_empty());
+    let label = |name: &str| metadata.labels.get(name).filter(|value| !value.is_empty());
     match controller_of(&metadata.owner_references) {
         Some(owner) if &*owner.kind == "ReplicaSet" => {
-            let of_deployment = label(POD_TEMPLATE_HASH).and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
+            let of_deployment =
+                label(POD_TEMPLATE_HASH).and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
             of_deployment.unwrap_or(&owner.name)
         }
         Some(owner) => &owner.name,

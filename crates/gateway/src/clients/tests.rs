@@ -27,7 +27,9 @@ fn owner(table: &PodTable, ip: &str) -> Option<String> {
 /// Applies Pods in order; the last state of each counts.
 fn table(pods: &[&Pod]) -> PodTable {
     let mut table = PodTable::default();
-    pods.iter().for_each(|pod| drop(table.apply(&pod.metadata.key(), Some(pod))));
+    for pod in pods {
+        table.apply(&pod.metadata.key(), Some(pod));
+    }
     table
 }
 
@@ -74,8 +76,7 @@ fn workloads_are_named_after_what_users_write() {
         let table = table(&[&pod("shop/web-6d9f-x2k", "1", more)]);
         table.by_address().values().next().expect("a Pod").workload.to_string()
     };
-    let of_deployment =
-        json!({"metadata.ownerReferences": owned("ReplicaSet", "web-6d9f"), "metadata.labels": {"pod-template-hash": "6d9f"}});
+    let of_deployment = json!({"metadata.ownerReferences": owned("ReplicaSet", "web-6d9f"), "metadata.labels": {"pod-template-hash": "6d9f"}});
     assert_eq!(workload(&of_deployment), "shop/web");
     assert_eq!(workload(&json!({"metadata.ownerReferences": owned("ReplicaSet", "web-6d9f")})), "shop/web-6d9f");
     assert_eq!(workload(&json!({"metadata.ownerReferences": owned("StatefulSet", "db")})), "shop/db");

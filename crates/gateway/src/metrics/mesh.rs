@@ -113,7 +113,10 @@ mod tests {
         registry.register_collector(Box::new(metrics.clone()));
         let mut out = String::new();
         text::encode(&mut out, &registry).expect("a text");
-        out.lines().filter(|line| line.starts_with("waypost_gateway_service_requests_total{")).map(str::to_owned).collect()
+        out.lines()
+            .filter(|line| line.starts_with("waypost_gateway_service_requests_total{"))
+            .map(str::to_owned)
+            .collect()
     }
 
     #[test]
@@ -133,10 +136,7 @@ mod tests {
                  backend=\"{backend}\",source=\"{source}\"}} {count}"
             )
         };
-        assert_eq!(
-            lines,
-            [line("2xx", "GET", "shop/web-v2", "shop/cart", 2), line("4xx", OTHER, "", "node", 1)],
-        );
+        assert_eq!(lines, [line("2xx", "GET", "shop/web-v2", "shop/cart", 2), line("4xx", OTHER, "", "node", 1)],);
         metrics.mesh().remove("shop/web");
         assert!(shown(&metrics).is_empty());
     }

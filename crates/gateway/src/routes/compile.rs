@@ -34,13 +34,7 @@ impl Compiler<'_> {
     }
 
     /// Inserts these routes as they are attached to a place, or removes them.
-    pub(super) fn change(
-        &mut self,
-        tables: &mut Tables,
-        place: &Place,
-        routes: &[RouteId],
-        client: Option<&Arc<str>>,
-    ) {
+    pub(super) fn change(&mut self, tables: &mut Tables, place: &Place, routes: &[RouteId], client: Option<&Arc<str>>) {
         for route in routes {
             self.insert(tables, place, route, client);
         }

@@ -39,6 +39,8 @@ pub(crate) async fn run(source: Arc<dyn Source>, shared: Arc<Shared>) {
     let mut feed = Feed::new(source, &shared.node);
     let (mut addresses, mut zone, mut layer7) =
         (shared.addresses.clone(), shared.zone.clone(), shared.layer7_wanted.subscribe());
+    // It may have been said before.
+    layer7.mark_changed();
     let mut routes = Routes::new(shared);
     let mut sweep = interval(IDLE_SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -401,7 +403,8 @@ impl Routes {
     /// Programs Services whose ports at layer 7 differ, and those that must be opened again.
     fn program_mesh(&mut self, touched: BTreeSet<Arc<str>>) {
         let Self { mesh, cluster, pools, trust, shared, .. } = self;
-        for (service, problems) in mesh.program(touched, &mut Compiler { cluster, pools, trust, shared }) {
+        let programmed = mesh.program(touched, &mut Compiler { cluster, pools, trust, shared });
+        for (service, problems) in programmed {
             self.report_of(&format!("Service/{service}").into(), &service, problems);
         }
     }

@@ -258,7 +258,7 @@ struct ParentRefs {
 /// Whether a route has a Service as a parent.
 fn has_service_parent(route: &Object) -> bool {
     let parents = parse::<Parents>(route).map(|route| route.spec.parent_refs).unwrap_or_default();
-    parents.iter().any(|parent| parent.kind.as_deref() == Some(kinds::service::KIND.name))
+    parents.iter().any(|parent| parent.kind.as_deref() == Some(kinds::service::KIND.kind))
 }
 
 /// Passes the events of a watch on.

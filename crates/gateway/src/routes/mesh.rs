@@ -132,7 +132,9 @@ impl Mesh {
         let problems = served.apply(Arc::clone(config), compiler);
         served.publish(self.has_pods);
         let failed = problems.into_iter();
-        failed.map(|message| Problem { reason: "ListenerFailed", message: format!("{message}; served at layer 4") }).collect()
+        failed
+            .map(|message| Problem { reason: "ListenerFailed", message: format!("{message}; served at layer 4") })
+            .collect()
     }
 
     /// Ports of other Services of the same namespace that are served.

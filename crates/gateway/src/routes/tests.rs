@@ -12,6 +12,7 @@ mod http;
 mod http3;
 mod ingress;
 mod load;
+mod mesh;
 mod policies;
 mod proxy_protocol;
 mod sessions;

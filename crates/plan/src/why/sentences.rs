@@ -66,7 +66,9 @@ impl fmt::Display for MasqueradeReason {
 impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoEndpoints(key) if key.redirected.is_some() => write!(f, "no listener on this node is known for {key}"),
+            Self::NoEndpoints(key) if key.redirected.is_some() => {
+                write!(f, "no listener on this node is known for {key}")
+            }
             Self::NoEndpoints(key) => write!(f, "{key} has no endpoint that could answer"),
             Self::NoLocalEndpoints(key) => {
                 write!(f, "{key} wants this traffic to stay on its node (policy Local), and has no endpoint here")

@@ -3,11 +3,11 @@
 mod choosing;
 mod incremental;
 mod invalid_input;
+mod layer7;
 mod matrix;
 mod node;
 mod properties;
 mod reading;
-mod layer7;
 mod redirects;
 mod refusals;
 mod why;

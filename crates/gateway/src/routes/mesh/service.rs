@@ -67,7 +67,8 @@ impl MeshService {
         for port in &self.config.ports {
             let service = &self.config.service;
             let own = compiler.own(service, &port.own);
-            let served = self.ports.entry(port.number).or_insert_with(|| Port::new(service, port, own.clone(), &self.shared));
+            let served =
+                self.ports.entry(port.number).or_insert_with(|| Port::new(service, port, own.clone(), &self.shared));
             (served.own, served.config) = (own, Arc::clone(port));
             served.fill(service, compiler);
             problems.extend(served.open(&self.config, &self.shared));
@@ -78,7 +79,7 @@ impl MeshService {
     /// Publishes where its cluster IPs lead: to the listeners, or to its endpoints as without routes.
     pub(super) fn publish(&self, is_ready: bool) {
         let redirects = self.ports.values().filter(|_| is_ready).flat_map(|port| {
-            port.listeners.iter().map(|listener| Redirect {
+            port.listeners.iter().map(move |listener| Redirect {
                 service: Arc::clone(&self.config.service),
                 port: Arc::clone(&port.config.name),
                 protocol: Protocol::Tcp,
@@ -157,6 +158,7 @@ impl Port {
         runtime.spawn(async move {
             sleep(WITHDRAWAL).await;
             self.port_config.close();
+            drop(self);
         });
     }
 }
