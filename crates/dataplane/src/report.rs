@@ -171,7 +171,7 @@ fn port(status: &PortStatus, shares: Option<&StatsByPort<'_>>, accounting: bool)
         .collect();
     json!({
         "name": &*key.port, "protocol": key.protocol.as_str(), "family": key.family.as_str(), "port": port,
-        "redirected": key.redirected, "redirect": status.port.redirect.as_deref().map(redirect),
+        "redirected": key.redirected.is_some(), "redirect": status.port.redirect.as_deref().map(redirect),
         "frontends": status.frontends.iter().map(frontend).collect::<Vec<_>>(), "backends": backends,
     })
 }
@@ -180,6 +180,7 @@ fn port(status: &PortStatus, shares: Option<&StatsByPort<'_>>, accounting: bool)
 fn redirect(redirect: &Redirect) -> Value {
     let name = |name: &ServicePortName| json!({"service": &*name.service, "port": &*name.port});
     json!({
+        "frontends": redirect.frontends.as_str(),
         "listener": redirect.listener.to_string(), "direct": redirect.direct.as_ref().map(name),
         "backends": redirect.backends.iter().map(name).collect::<Vec<_>>(),
     })

@@ -314,6 +314,7 @@ impl SyncLoop {
             self.delete_stale_flows(&pending.removed);
         }
         self.deps.health.synced(self.planner.plan());
+        self.deps.health.set_redirected(self.planner.redirected_cluster_ips());
         self.deps.metrics.no_local_endpoints(self.no_local.counts());
         let may_have_changed = match &pending.scope {
             SyncScope::FullResync | SyncScope::Tampered => true,

@@ -35,5 +35,6 @@ pub use options::{LocalDetector, Loopback, NodePortAddresses, NodePortAddressesE
 pub use plan::{Health, Plan, Problem, Touched};
 pub use planner::{Planner, Update};
 pub use reasons::{EndpointStatus, Reason};
-pub use redirect::{Redirect, ServicePortName};
+pub use redirect::{Redirect, RedirectedFrontends, ServicePortName};
+pub use selection::{HintScope, NodeLocation};
 pub use service_port::{Backend, PortKey, ServicePort};

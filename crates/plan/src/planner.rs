@@ -17,7 +17,7 @@ use crate::claims::{self, Frontend};
 use crate::endpoints::{Pools, PortEndpoint, SliceRecord, of_port};
 use crate::options::Options;
 use crate::plan::{Health, Plan, Problem, Touched};
-use crate::redirect::{Redirect, Redirects};
+use crate::redirect::{Redirect, Redirects, unsplit};
 use crate::selection::{NodeLocation, fill, is_healthy};
 use crate::service::read;
 use crate::service_port::{PortKey, ServicePort};
@@ -88,6 +88,12 @@ impl Planner {
     #[must_use]
     pub const fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Number of redirects of cluster IPs that are in effect.
+    #[must_use]
+    pub fn redirected_cluster_ips(&self) -> usize {
+        self.redirects.of_cluster_ips()
     }
 
     /// All problems.
@@ -268,7 +274,8 @@ impl Planner {
     /// Replans a Service.
     fn replan(&mut self, service: &Arc<str>, ports: Option<Vec<ServicePort>>, touched: &mut Touched) {
         let Some(state) = self.services.get(service) else { return };
-        let mut ports = ports.unwrap_or_else(|| state.ports.iter().map(|port| port.bare()).collect());
+        let mut ports = ports.unwrap_or_else(|| unsplit(&state.ports));
+        self.redirects.split(&mut ports);
         let mut problems = Vec::new();
         if !ports.is_empty() {
             problems.extend(state.slices.iter().flat_map(|slice| &slice.problems).cloned());
@@ -294,11 +301,11 @@ impl Planner {
         for port in ports {
             let key = port.key.clone();
             let found = self.usable(state, &key);
-            if key.redirected {
+            if key.redirected.is_some() {
                 self.set_redirect(port);
             }
             fill(port, &found, self.location());
-            if key.redirected && key.protocol == Protocol::Udp {
+            if key.redirected.is_some() && key.protocol == Protocol::Udp {
                 self.keep_flows(port);
             }
             let allowed = |ip: &IpAddr| port.source_ranges.iter().flatten().any(|range| range.contains(ip));
@@ -317,7 +324,7 @@ impl Planner {
 
     /// Endpoints of a port: those to which it is redirected, else those in the slices of the Service.
     pub(crate) fn endpoints<'a>(&'a self, state: &'a ServiceState, key: &'a PortKey) -> Vec<PortEndpoint<'a>> {
-        if !key.redirected {
+        if key.redirected.is_none() {
             return of_port(&state.slices, key);
         }
         let Some(redirected) = self.redirects.get(key) else { return Vec::new() };

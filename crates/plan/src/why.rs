@@ -222,7 +222,7 @@ impl Planner {
             traffic: paths.iter().map(|path| endpoint_traffic(path, reason)).collect(),
         };
         let mut candidates: Vec<Candidate> = reasons.iter().map(candidate).collect();
-        if !planned.key.redirected {
+        if planned.key.redirected.is_none() {
             candidates.extend(unassigned::without_port(planned, subject, &reasons, &paths, self.plan.options.rootless));
         }
         Port { planned: Arc::clone(planned), paths, candidates }

@@ -22,6 +22,7 @@ pub mod hosts;
 pub mod http_table;
 pub mod ingress;
 mod listeners;
+pub mod mesh;
 pub mod model;
 mod persistent;
 mod policies;

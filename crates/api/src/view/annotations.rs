@@ -21,6 +21,9 @@ pub const PROXY_PROTOCOL_FROM: &str = "waypost.dev/proxy-protocol-from";
 pub const GATEWAY: &str = "waypost.dev/gateway";
 /// On the Service of an IngressClass: the name of the IngressClass. Its load-balancer addresses belong to the gateway.
 pub const GATEWAY_OF_CLASS: &str = "waypost.dev/ingress-class";
+/// On a Service: `true` has the gateway of the node of the client balance each request to its ports whose `appProtocol` is HTTP
+/// without TLS; `false` keeps routes away that name it as a parent.
+pub const LAYER_7: &str = "waypost.dev/layer-7";
 /// The default IngressClass: `true`.
 pub const DEFAULT_INGRESS_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 /// The class of an Ingress, in the form that `spec.ingressClassName` replaced.

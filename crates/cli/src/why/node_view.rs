@@ -11,7 +11,8 @@ use anyhow::{bail, ensure};
 use api::view::Service;
 use ipnet::IpNet;
 use plan::{
-    LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, ServicePortName, Update, lenient_ranges,
+    LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, RedirectedFrontends, ServicePortName,
+    Update, lenient_ranges,
 };
 use serde_json::Value;
 
@@ -89,12 +90,18 @@ fn redirects(report: &Value) -> BTreeSet<Redirect> {
     };
     let redirect = |(service, port): (&String, &Value)| {
         let redirect = &port["redirect"];
-        // Nodes of earlier releases report the listener as the endpoint only.
+        // Nodes of earlier releases report the listener as the endpoint only, and redirect no cluster IPs.
         let listener = redirect["listener"].as_str().or_else(|| port["backends"][0]["address"].as_str());
         Some(Redirect {
             service: service.as_str().into(),
             port: port["name"].as_str()?.into(),
             protocol: Protocol::named(port["protocol"].as_str()?)?,
+            frontends: match redirect["frontends"].as_str() {
+                Some(frontends) if frontends == RedirectedFrontends::ClusterIp.as_str() => {
+                    RedirectedFrontends::ClusterIp
+                }
+                _ => RedirectedFrontends::LoadBalancer,
+            },
             listener: listener?.parse().ok()?,
             direct: name(&redirect["direct"]),
             backends: redirect["backends"].as_array().into_iter().flatten().filter_map(name).collect(),
@@ -180,6 +187,7 @@ mod tests {
             service: "shop/public-waypost".into(),
             port: "tcp-80".into(),
             protocol: Protocol::Tcp,
+            frontends: RedirectedFrontends::LoadBalancer,
             listener: "192.0.2.1:41000".parse().expect("an address"),
             backends: direct.iter().cloned().collect(),
             direct,
@@ -191,5 +199,9 @@ mod tests {
         let of_program = json!({"listener": "192.0.2.1:41000", "direct": null, "backends": []});
         assert_eq!(redirects(&port(of_program)), [redirect(None)].into());
         assert_eq!(redirects(&port(Value::Null)), [redirect(None)].into(), "of an earlier release");
+        let of_cluster_ip =
+            json!({"frontends": "ClusterIP", "listener": "192.0.2.1:41000", "direct": null, "backends": []});
+        let layer7 = Redirect { frontends: RedirectedFrontends::ClusterIp, ..redirect(None) };
+        assert_eq!(redirects(&port(of_cluster_ip)), [layer7].into());
     }
 }

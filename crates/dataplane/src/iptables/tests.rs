@@ -112,6 +112,12 @@ proptest! {
 }
 
 #[test]
+fn s54_a_cluster_ip_at_layer_7_leads_to_the_listener_and_its_node_port_to_endpoints() {
+    let kernel = kernel();
+    testing::check_layer7(&mut Iptables::new(kernel.clone(), true), |packet| kernel.evaluate(packet, &mut |_| true));
+}
+
+#[test]
 fn a_failed_restore_is_retried() {
     let mut planner = planner(options(1, false));
     let kernel = kernel();

@@ -74,6 +74,12 @@ proptest! {
 }
 
 #[test]
+fn s54_a_cluster_ip_at_layer_7_leads_to_the_listener_and_its_node_port_to_endpoints() {
+    let kernel = kernel();
+    testing::check_layer7(&mut Nftables::new(kernel.clone()), |packet| kernel.evaluate(packet, &mut |_| 0));
+}
+
+#[test]
 fn a_failed_sync_changes_nothing_and_is_retried() {
     let mut planner = planner(options(1, false));
     let mut kernel = kernel();

@@ -2,7 +2,7 @@
 
 use api::view::{EndpointSlice, Node, Service};
 use kernel::conntrack::{Direction, Flow};
-use plan::{Plan, Planner, Update};
+use plan::{Plan, Planner, RedirectedFrontends, Update};
 
 use super::*;
 use crate::Backend as _;
@@ -141,6 +141,7 @@ fn redirects_are_reported_with_all_that_decides() {
     .expect("a Service");
     let target = ServicePortName { service: "default/web".into(), port: "http".into() };
     let redirect = Redirect {
+        frontends: RedirectedFrontends::LoadBalancer,
         service: "default/public-waypost".into(),
         port: "tcp-80".into(),
         protocol: Protocol::Tcp,
@@ -155,7 +156,11 @@ fn redirects_are_reported_with_all_that_decides() {
         panic!("{ports:?}")
     };
     let web = json!({"service": "default/web", "port": "http"});
-    assert_eq!(redirected["redirect"], json!({"listener": "192.0.2.1:41000", "direct": web, "backends": [web]}));
+    let listener = "192.0.2.1:41000";
+    assert_eq!(
+        redirected["redirect"],
+        json!({"frontends": "LoadBalancer", "listener": listener, "direct": web, "backends": [web]})
+    );
     assert_eq!(redirected["backends"].as_array().map(Vec::len), Some(2), "{redirected}");
     assert!(ports.iter().filter(|port| port["redirected"] == false).all(|port| port["redirect"].is_null()));
 }

@@ -45,7 +45,7 @@ fn of_service<'a>(plan: &'a Plan, service: &str) -> impl Iterator<Item = &'a Arc
         port: "".into(),
         protocol: plan::Protocol::Tcp,
         family: api::ip::Family::V4,
-        redirected: false,
+        redirected: None,
     };
     let service = Arc::clone(&first.service);
     plan.ports.range(first..).take_while(move |(key, _)| key.service == service).map(|(_, port)| port)

@@ -58,10 +58,11 @@ impl Layer7<'_> {
                 found.extend(self.stranger_finding(id, reference));
                 continue;
             };
-            if state.listeners.is_empty() && !state.accepted.holds() && state.accepted.reason != "UnsupportedValue" {
+            if state.places.is_empty() && !state.accepted.holds() && state.accepted.reason != "UnsupportedValue" {
                 found.push(self.not_attached(id, route, reference));
             }
-            found.extend(state.listeners.iter().filter_map(|(listener, _)| self.not_served(listener)));
+            let listeners = state.places.iter().filter_map(|(place, _)| place.listener());
+            found.extend(listeners.filter_map(|listener| self.not_served(listener)));
         }
         found
     }

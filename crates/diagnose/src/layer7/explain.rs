@@ -239,7 +239,7 @@ impl Layer7<'_> {
         let id = &state.id;
         let mut routes: Vec<Item> = self
             .cluster
-            .attached(id)
+            .attached(&id.clone().into())
             .take(ROUTES)
             .map(|(route, _, hosts)| {
                 let hosts = if hosts.is_empty() { "all hosts".to_owned() } else { list(hosts, ENDPOINTS) };
@@ -265,7 +265,8 @@ impl Layer7<'_> {
             let port = one.section_name.as_deref().map(|port| format!(" port {port}")).unwrap_or_default();
             Item::new("target", format!("{} {}{port}", one.kind, one.name), "")
         };
-        let ancestors = state.ancestors.iter().map(|key| Item::new("parent", format!("Gateway {key}"), "uses it"));
+        let ancestors =
+            state.ancestors.iter().map(|one| Item::new("parent", format!("{} {}", one.kind, one.key), "uses it"));
         Some((true, policy.spec.target_refs.iter().map(target).chain(ancestors).collect()))
     }
 

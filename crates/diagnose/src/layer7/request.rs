@@ -280,7 +280,7 @@ impl Layer7<'_> {
     fn has_grpc(&self, candidate: &Candidate) -> bool {
         let chosen = candidate.listeners.iter().find(|one| one.chosen).and_then(|one| one.id.as_ref());
         chosen.is_some_and(|id| {
-            self.cluster.attached(id).any(|(route, ..)| route.kind == routing::model::RouteKind::Grpc)
+            self.cluster.attached(&id.clone().into()).any(|(route, ..)| route.kind == routing::model::RouteKind::Grpc)
         })
     }
 

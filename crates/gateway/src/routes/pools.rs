@@ -1,4 +1,4 @@
-//! Upstreams of routes: one for each Service port and protocol, shared by all rules that refer to it.
+//! Upstreams of routes: one for each Service port, protocol and reach, shared by all rules that refer to it.
 //!
 //! In: EndpointSlices, and the targets of rules. Out: upstreams, whose endpoints follow the slices. An upstream lives as
 //! long as a rule uses it; a change of its endpoints swaps one pointer and touches no rule.
@@ -9,11 +9,12 @@ use std::time::Instant;
 
 use api::ip::Family;
 use api::view::{EndpointSlice, Protocol, Service};
+use plan::NodeLocation;
 use routing::model::{BackendProtocol, ServiceTarget};
 
 use super::trust::Trust;
 use crate::clock::Clock;
-use crate::endpoints;
+use crate::endpoints::{self, Locality};
 use crate::limits::Limits;
 use crate::metrics::GatewayMetrics;
 use crate::session_token::SessionKey;
@@ -23,8 +24,17 @@ use crate::upstream::{Counters, Upstream};
 /// name.
 pub(crate) const BY_NUMBER: &str = "#";
 
-/// Identity of an upstream: its target, and the Secret with the certificate that it is shown.
-type Key = (Arc<ServiceTarget>, Option<Arc<str>>);
+/// Which endpoints of a Service requests may reach.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(super) enum Reach {
+    /// All: clients are outside the cluster.
+    Anywhere,
+    /// Those that the proxy of this node would select for the cluster IP, by internalTrafficPolicy and topology hints.
+    AsProxy,
+}
+
+/// Identity of an upstream: its target, the Secret with the certificate that it is shown, and its reach.
+type Key = (Arc<ServiceTarget>, Option<Arc<str>>, Reach);
 
 /// Numbers and names of the TCP ports of a Service.
 type Ports = Box<[(u16, Box<str>)]>;
@@ -46,16 +56,50 @@ pub(super) struct Pools {
     uids: HashMap<Box<str>, Box<str>>,
     /// Numbers and names of the TCP ports of each Service.
     ports: HashMap<Box<str>, Ports>,
+    /// Services whose internalTrafficPolicy is Local.
+    internal_local: BTreeSet<Box<str>>,
     /// Services whose endpoints changed.
     dirty: BTreeSet<Box<str>>,
     clock: Clock,
+    /// This node, and its zone.
+    node: Box<str>,
+    zone: Option<Box<str>>,
 }
 
 impl Pools {
     pub(super) fn new(limits: Limits, workers: usize, metrics: GatewayMetrics) -> Self {
         let (upstreams, by_service, slices, owners) = Default::default();
-        let (six_first, uids, ports, dirty, clock) = Default::default();
-        Self { limits, workers, metrics, upstreams, by_service, slices, owners, six_first, uids, ports, dirty, clock }
+        let (six_first, uids, ports, internal_local, dirty, clock, node, zone) = Default::default();
+        Self {
+            limits,
+            workers,
+            metrics,
+            upstreams,
+            by_service,
+            slices,
+            owners,
+            six_first,
+            uids,
+            ports,
+            internal_local,
+            dirty,
+            clock,
+            node,
+            zone,
+        }
+    }
+
+    /// The upstreams of this node.
+    pub(super) fn at_node(self, node: &str) -> Self {
+        Self { node: node.into(), ..self }
+    }
+
+    /// Sets the zone of the node.
+    pub(super) fn set_zone(&mut self, zone: Option<Box<str>>) {
+        if self.zone != zone {
+            self.zone = zone;
+            self.dirty.extend(self.by_service.keys().map(|service| (**service).into()));
+        }
     }
 
     /// Uses this clock for upstreams that are made from now on.
@@ -64,14 +108,25 @@ impl Pools {
         self.clock = clock;
     }
 
-    /// The upstream of a target.
+    /// The upstream of a target, with all its endpoints.
     pub(super) fn upstream(
         &mut self,
         target: &Arc<ServiceTarget>,
         client: Option<&Arc<str>>,
         trust: &Trust,
     ) -> Arc<Upstream> {
-        let key = (Arc::clone(target), client.filter(|_| target.tls.is_some()).cloned());
+        self.reached(target, client, Reach::Anywhere, trust)
+    }
+
+    /// The upstream of a target.
+    pub(super) fn reached(
+        &mut self,
+        target: &Arc<ServiceTarget>,
+        client: Option<&Arc<str>>,
+        reach: Reach,
+        trust: &Trust,
+    ) -> Arc<Upstream> {
+        let key = (Arc::clone(target), client.filter(|_| target.tls.is_some()).cloned(), reach);
         if let Some(known) = self.upstreams.get(&key).and_then(Weak::upgrade) {
             return known;
         }
@@ -121,7 +176,11 @@ impl Pools {
                 None => drop(self.uids.remove(key)),
             }
         }
-        if self.set_ports(key, service) || changed || is_other {
+        let is_local = match service.is_some_and(Service::is_internal_local) {
+            true => self.internal_local.insert(key.into()),
+            false => self.internal_local.remove(key),
+        };
+        if self.set_ports(key, service) || changed || is_other || is_local {
             self.dirty.insert(key.into());
         }
     }
@@ -192,7 +251,7 @@ impl Pools {
         }
     }
 
-    fn fill(&self, (target, _): &Key, upstream: &Upstream) {
+    fn fill(&self, (target, _, reach): &Key, upstream: &Upstream) {
         let none = BTreeMap::new();
         let slices = self.slices.get(&*target.service).unwrap_or(&none);
         let first = if self.six_first.contains(&*target.service) { Family::V6 } else { Family::V4 };
@@ -202,7 +261,12 @@ impl Pools {
         };
         let key = self.uids.get(&*target.service).map(|uid| Arc::new(SessionKey::of_service(&target.service, uid)));
         upstream.session_key.store(key);
-        let find = |name| endpoints::select(&slices.values(), (name, protocol), &[first.as_str().into()], None);
+        let locality = match reach {
+            Reach::Anywhere => Locality::Anywhere,
+            Reach::AsProxy if self.internal_local.contains(&*target.service) => Locality::Node(&self.node),
+            Reach::AsProxy => Locality::Hinted(NodeLocation { node: &self.node, zone: self.zone.as_deref() }),
+        };
+        let find = |name| endpoints::select(&slices.values(), (name, protocol), &[first.as_str().into()], locality);
         upstream.update(&self.port_name(target).map(find).unwrap_or_default(), self.workers);
     }
 }

@@ -8,7 +8,9 @@ use std::fmt;
 use crate::claims::Role;
 use crate::oracle::{self, Forward, Outcome, Packet, Rule};
 use crate::plan::Plan;
+use crate::redirect::RedirectedFrontends;
 use crate::service_port::ServicePort;
+use crate::why::sentences::LAYER7;
 
 /// Trace of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,10 +132,13 @@ fn follow(plan: &Plan, packet: &Packet, (role, port): (Role, &ServicePort), outc
 fn policy(port: &ServicePort, rule: Rule) -> String {
     match port.served_by() {
         Some(target) => format!("redirected to {target} without a listener: any of its endpoints may answer"),
-        None if port.key.redirected => {
-            "redirected to a listener on this node: no endpoint of the Service may answer".to_owned()
-        }
-        None => rule.to_string(),
+        None => match port.key.redirected {
+            Some(RedirectedFrontends::LoadBalancer) => {
+                "redirected to a listener on this node: no endpoint of the Service may answer".to_owned()
+            }
+            Some(RedirectedFrontends::ClusterIp) => format!("served at layer 7: {LAYER7}"),
+            None => rule.to_string(),
+        },
     }
 }
 

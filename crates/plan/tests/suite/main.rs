@@ -3,6 +3,7 @@
 mod choosing;
 mod incremental;
 mod invalid_input;
+mod layer7;
 mod matrix;
 mod node;
 mod properties;

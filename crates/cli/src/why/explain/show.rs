@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use plan::oracle::Outcome;
 use plan::why::{Candidate, EndpointTraffic, Port, TrafficPath, Unassigned};
-use plan::{Frontend, PortKey};
+use plan::{Frontend, PortKey, RedirectedFrontends};
 use serde_json::{Value, json};
 
 use super::super::cluster::finding_lines;
@@ -86,7 +86,7 @@ fn rules(answer: &Answer) -> String {
 
 fn port_name(key: &PortKey, number: u16) -> String {
     let name = if key.port.is_empty() { String::new() } else { format!("{} ", key.port) };
-    let place = if key.redirected { " at the gateway" } else { "" };
+    let place = key.redirected.map_or("", RedirectedFrontends::suffix);
     format!("{name}{number}/{}{place} ({})", key.protocol, key.family.as_str())
 }
 
@@ -189,7 +189,7 @@ fn port_json(port: &Port) -> Value {
     };
     json!({
         "name": &*planned.key.port, "protocol": planned.key.protocol.as_str(), "family": planned.key.family.as_str(),
-        "port": planned.port, "redirected": planned.key.redirected,
+        "port": planned.port, "redirected": planned.key.redirected.is_some(),
         "servedBy": planned.served_by().map(ToString::to_string), "affinitySeconds": planned.affinity,
         "ways": port.paths.iter().map(path_json).collect::<Vec<_>>(),
         "endpoints": port.candidates.iter().map(candidate).collect::<Vec<_>>(),

@@ -60,7 +60,7 @@ impl Layer7<'_> {
 
     fn apply_http(&self, request: &Request, listener: &ListenerConfig, candidate: &mut Candidate) {
         let mut tables = Tables::default();
-        for (id, state, hostnames) in self.cluster.attached(&listener.id) {
+        for (id, state, hostnames) in self.cluster.attached(&listener.id.clone().into()) {
             tables.insert(id, state, hostnames);
         }
         let view = request.view();
@@ -79,7 +79,7 @@ impl Layer7<'_> {
                 (candidate.taken, candidate.answer) = (Some(taken), answer);
             }
             None => {
-                let has_routes = self.cluster.attached(&listener.id).next().is_some();
+                let has_routes = self.cluster.attached(&listener.id.clone().into()).next().is_some();
                 candidate.answer = Answer::status(404, no_rule(request, has_routes));
             }
         }
@@ -87,7 +87,7 @@ impl Layer7<'_> {
 
     /// Routes of the listener whose hostnames do not cover the host.
     fn uncovered(&self, request: &Request, listener: &ListenerConfig) -> Vec<RuleStep> {
-        let all = self.cluster.attached(&listener.id);
+        let all = self.cluster.attached(&listener.id.clone().into());
         let others = all
             .filter(|(_, _, hosts)| !hosts.is_empty() && !hosts.iter().any(|host| covers(Some(host), &request.host)));
         others
@@ -109,7 +109,8 @@ impl Layer7<'_> {
             ListenerProtocol::TlsTerminate | ListenerProtocol::TlsPassthrough => request.server_name.as_deref(),
             _ => None,
         };
-        let mut routes: Vec<(&RouteId, &RouteState, &[Arc<str>])> = self.cluster.attached(&listener.id).collect();
+        let mut routes: Vec<(&RouteId, &RouteState, &[Arc<str>])> =
+            self.cluster.attached(&listener.id.clone().into()).collect();
         routes.sort_by_key(|(id, state, _)| (state.created.clone(), (*id).clone()));
         let mut hosts: HostMap<&RouteId> = HostMap::default();
         for (id, _, own) in &routes {
