@@ -6,7 +6,7 @@
 //! ```text
 //! objects ──▶ cluster ──▶ states (gateway, listener, route, policy) ──▶ status            (control writes it)
 //!                │                                                   └─▶ diagnosis
-//!                └──▶ config: ports, listeners, rules ──▶ http_table, grpc_table, hosts   (gateway serves it)
+//!                └──▶ configs: ports, places, rules ────▶ http_table, grpc_table, hosts   (gateway serves it)
 //! ```
 //! No I/O, no clock.
 

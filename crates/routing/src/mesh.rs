@@ -29,8 +29,8 @@ use crate::{policies, traffic};
 
 pub use placement::{NotServed, PortPlacement};
 pub(crate) use placement::{judge, placements};
-pub use ports::is_layer_7;
 use ports::takes;
+pub use ports::{is_layer_7, is_tls};
 
 /// The most ports of a Service that can be served at layer 7, the first of its spec: each is a listener on every node.
 const MOST_PORTS: usize = 64;

@@ -12,7 +12,8 @@ pub fn is_layer_7(app_protocol: &str) -> bool {
 }
 
 /// Whether clients of a port with this `appProtocol` use TLS.
-pub(super) fn is_tls(app_protocol: &str) -> bool {
+#[must_use]
+pub fn is_tls(app_protocol: &str) -> bool {
     let known = ["https", "wss", "kubernetes.io/wss", "grpcs", "tls"];
     known.iter().any(|one| app_protocol.eq_ignore_ascii_case(one))
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::cluster::finding_lines;
 use super::super::node_view::kind;
+use super::super::routes::add as add_item;
 use super::Answer;
 use crate::host::Announcement;
 
@@ -23,6 +24,7 @@ pub(super) fn text(answer: &Answer) -> String {
         answer.announced.iter().map(|(ip, announcement)| format!("  announced {ip}: {}", announced(announcement))),
     );
     lines.extend(finding_lines(&answer.findings));
+    answer.layer_7.iter().for_each(|item| add_item(item, 1, &mut lines));
     for port in &explanation.ports {
         lines.push(String::new());
         lines.push(format!("port {}", port_name(&port.planned.key, port.planned.port)));
@@ -163,6 +165,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         "ports": explanation.ports.iter().map(port_json).collect::<Vec<_>>(),
         "left": explanation.unassigned.iter().map(unassigned_json).collect::<Vec<_>>(),
         "announced": answer.announced.iter().map(announced_json).collect::<Vec<_>>(), "problems": explanation.problems, "missing": answer.missing,
+        "layer7": answer.layer_7,
         "findings": answer.findings.iter().map(diagnose::Finding::json).collect::<Vec<_>>(),
     })
 }

@@ -17,7 +17,7 @@ use crate::model::{
 };
 
 /// The hostnames of a route at a listener, its state, and what policies make of it there.
-type Attachment = (Vec<Arc<str>>, RouteState, Option<RouteState>);
+type Attachment = (Vec<Arc<str>>, RouteState, RouteState);
 
 /// All that can be seen of a cluster.
 #[derive(PartialEq, Debug)]
@@ -60,7 +60,7 @@ impl Seen {
         });
         for place in parents.chain(services) {
             for (id, state, hostnames) in cluster.attached(&place) {
-                let served = cluster.with_policies(&place, id);
+                let served = cluster.with_policies(&place, id).unwrap_or_else(|| state.clone());
                 attached.insert((place.clone(), id.clone()), (hostnames.to_vec(), state.clone(), served));
             }
         }
@@ -147,7 +147,7 @@ fn check_touched(before: &Seen, after: &Seen, touched: &Touched) {
     assert_eq!(missed(differing(&before.sets, &after.sets), &touched.sets), [], "sets");
     let content = |seen: &Seen| -> BTreeMap<_, _> {
         let content = |state: &RouteState| (state.rules.clone(), state.stream.clone(), Arc::clone(&state.created));
-        let of = |(hosts, state, served): &Attachment| (hosts.clone(), content(state), served.as_ref().map(content));
+        let of = |(hosts, state, served): &Attachment| (hosts.clone(), content(state), content(served));
         seen.attached.iter().map(|(key, attachment)| (key.clone(), of(attachment))).collect()
     };
     let route_changes = differing(&content(before), &content(after));
