@@ -180,11 +180,9 @@ fn redirect_layer7(number: u8, listener: &str) -> Redirect {
     }
 }
 
-/// The cluster IP of a Service becomes redirected, and is whole again: what a kernel does to packets in between and after.
-/// Its node port leads to its endpoint all the time.
-pub(crate) fn check_layer7(backend: &mut dyn Backend, mut kernel: impl FnMut(&KernelPacket) -> Fate) {
-    let mut planner = planner(options(1, false));
-    let spec = ServiceSpec {
+/// A Service with a node port and a local endpoint, whose cluster IP may be redirected.
+pub(crate) fn layer7_service() -> ServiceSpec {
+    ServiceSpec {
         number: LAYER7[0],
         kind: 1,
         dual: true,
@@ -197,7 +195,14 @@ pub(crate) fn check_layer7(backend: &mut dyn Backend, mut kernel: impl FnMut(&Ke
         ranges: 0,
         gateway: false,
         endpoints: vec![(3, 0)],
-    };
+    }
+}
+
+/// The cluster IP of a Service becomes redirected, and is whole again: what a kernel does to packets in between and after.
+/// Its node port leads to its endpoint all the time.
+pub(crate) fn check_layer7(backend: &mut dyn Backend, mut kernel: impl FnMut(&KernelPacket) -> Fate) {
+    let mut planner = planner(options(1, false));
+    let spec = layer7_service();
     planner.update(redirects(true, false));
     updates(&spec).into_iter().for_each(|update| drop(planner.update(update)));
     backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");

@@ -70,7 +70,7 @@ fn is_at(endpoint: &Endpoint, node: &str) -> bool {
 fn hinted<'a>(all: &[(&'a Endpoint, SocketAddr)], node: NodeLocation<'_>) -> Vec<(&'a Endpoint, SocketAddr)> {
     let locations: Vec<Option<Location>> =
         all.iter().map(|(endpoint, _)| endpoint.conditions.is_ready().then(|| location(endpoint))).collect();
-    let scope = node.hint_scope(locations.iter().flatten());
+    let scope = node.hint_scope(&locations.iter().flatten().collect::<Vec<_>>());
     let is_ours = |location: &Option<Location>| location.as_ref().is_none_or(|one| node.matches_hints(one, scope));
     all.iter().zip(&locations).filter(|(_, location)| is_ours(location)).map(|(one, _)| *one).collect()
 }

@@ -49,7 +49,7 @@ impl Planner {
         let all = self.endpoints(state, key);
         let is_vip = |backend: &Backend| self.is_cluster_ip(backend.ip);
         let usable: Vec<_> = all.iter().copied().filter(|seen| !is_vip(&seen.backend)).collect();
-        let hint_scope = self.location().hint_scope(ready_locations(&usable));
+        let hint_scope = self.location().hint_scope(&ready_locations(&usable));
         let reason = |backend: Backend, endpoint: &Endpoint| {
             let stands = |chosen: &[Backend], here_only: bool| {
                 if chosen.contains(&backend) {

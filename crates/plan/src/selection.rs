@@ -32,7 +32,7 @@ pub(crate) fn fill(port: &mut ServicePort, found: &[PortEndpoint<'_>], location:
         picked
     };
     if port.uses_cluster() {
-        let hint_scope = location.hint_scope(ready_locations(found));
+        let hint_scope = location.hint_scope(&ready_locations(found));
         port.cluster = pick(&|endpoint| endpoint.ready && location.matches_hints(&endpoint.location, hint_scope));
         if port.cluster.is_empty() {
             port.cluster = pick(&Endpoint::is_serving_terminating);
@@ -58,8 +58,9 @@ pub(crate) fn fill(port: &mut ServicePort, found: &[PortEndpoint<'_>], location:
 }
 
 /// Locations of the ready endpoints.
-pub(crate) fn ready_locations<'a>(found: &'a [PortEndpoint<'_>]) -> impl Iterator<Item = &'a Location> + Clone {
-    found.iter().map(|seen| seen.endpoint).filter(|endpoint| endpoint.ready).map(|endpoint| &*endpoint.location)
+pub(crate) fn ready_locations<'a>(found: &[PortEndpoint<'a>]) -> Vec<&'a Location> {
+    let ready = found.iter().map(|seen| seen.endpoint).filter(|endpoint| endpoint.ready);
+    ready.map(|endpoint| &*endpoint.location).collect()
 }
 
 /// Whether an endpoint counts for the health check: terminating ones still get traffic, but should not attract more.
@@ -70,10 +71,11 @@ pub(crate) const fn is_healthy(endpoint: &Endpoint) -> bool {
 impl NodeLocation<'_> {
     /// Which hints of ready endpoints apply. Only if every ready endpoint has some and at least one is for us: otherwise some
     /// clients could be left without endpoints.
-    pub fn hint_scope<'l>(self, ready: impl Iterator<Item = &'l Location> + Clone) -> HintScope {
+    #[must_use]
+    pub fn hint_scope(self, ready: &[&Location]) -> HintScope {
         let counts = |hint_scope, hints: fn(&Location) -> &[Box<str>]| {
-            ready.clone().all(|location| !hints(location).is_empty())
-                && ready.clone().any(|one| self.matches_hints(one, hint_scope))
+            ready.iter().all(|location| !hints(location).is_empty())
+                && ready.iter().any(|one| self.matches_hints(one, hint_scope))
         };
         if counts(HintScope::SameNode, |location| &location.nodes) {
             HintScope::SameNode

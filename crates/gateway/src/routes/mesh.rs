@@ -15,6 +15,7 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use api::view::Pod;
 use arc_swap::ArcSwap;
@@ -30,6 +31,8 @@ use crate::controller::Shared;
 pub(super) use connection::serve;
 pub(crate) use table::{MeshTable, OwnEndpoints};
 
+/// How long the Pods of this node are watched after the last Service has gone.
+const KEPT: Duration = Duration::from_secs(10);
 /// Ports of the Services of one namespace that are served here at layer 7. Each takes sockets and memory of every node;
 /// those beyond stay at layer 4.
 const MAX_PORTS_OF_NAMESPACE: usize = 512;
@@ -47,17 +50,19 @@ pub(super) struct Mesh {
     dirty: BTreeSet<Arc<str>>,
     /// Services beyond the limit of their namespace.
     beyond: BTreeSet<Arc<str>>,
+    /// Until when Pods are needed after a Service has gone: its listeners still accept connections.
+    retiring_until: Option<Instant>,
 }
 
 impl Mesh {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let (services, pods, dirty, beyond) = Default::default();
-        Self { shared, services, pods, pods_changed: false, has_pods: false, dirty, beyond }
+        Self { shared, services, pods, pods_changed: false, has_pods: false, dirty, beyond, retiring_until: None }
     }
 
-    /// Whether a Service is served.
+    /// Whether a Service is served, or was a moment ago.
     pub(super) fn is_used(&self) -> bool {
-        !self.services.is_empty()
+        !self.services.is_empty() || self.retiring_until.is_some_and(|end| Instant::now() < end)
     }
 
     /// The table of a port as a group of clients sees it, if it is served.
@@ -77,7 +82,7 @@ impl Mesh {
 
     /// Sets whether the Pods of this node are known: until then cluster IPs are not redirected.
     pub(super) fn set_has_pods(&mut self, has_pods: bool) {
-        if self.services.is_empty() && !self.pods.is_empty() {
+        if !self.is_used() && !self.pods.is_empty() {
             // They are not watched any longer.
             (self.pods, self.pods_changed) = (PodTable::default(), true);
         }
@@ -101,8 +106,10 @@ impl Mesh {
         // First what goes: others may have its place then.
         for service in &services {
             if compiler.cluster.mesh(service).is_none() {
-                let gone = self.services.remove(service).is_some() | self.beyond.remove(service);
-                programmed.extend(gone.then(|| (Arc::clone(service), Vec::new())));
+                let was_served = self.remove(service);
+                if self.beyond.remove(service) || was_served {
+                    programmed.push((Arc::clone(service), Vec::new()));
+                }
             }
         }
         services.extend(self.beyond.iter().cloned());
@@ -118,7 +125,7 @@ impl Mesh {
     fn program_service(&mut self, config: &Arc<MeshConfig>, compiler: &mut Compiler<'_>) -> Vec<Problem> {
         let service = &config.service;
         if self.ports_beside(service) + config.ports.len() > MAX_PORTS_OF_NAMESPACE {
-            self.services.remove(service);
+            self.remove(service);
             self.beyond.insert(Arc::clone(service));
             let message = format!(
                 "not served at layer 7: its namespace has more than {MAX_PORTS_OF_NAMESPACE} such ports; remove routes or \
@@ -135,6 +142,15 @@ impl Mesh {
         failed
             .map(|message| Problem { reason: "ListenerFailed", message: format!("{message}; served at layer 4") })
             .collect()
+    }
+
+    /// Stops to serve a Service; whether it was served.
+    fn remove(&mut self, service: &str) -> bool {
+        let was_served = self.services.remove(service).is_some();
+        if was_served {
+            self.retiring_until = Some(Instant::now() + KEPT);
+        }
+        was_served
     }
 
     /// Ports of other Services of the same namespace that are served.

@@ -4,10 +4,11 @@
 //! long as a rule uses it; a change of its endpoints swaps one pointer and touches no rule.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use api::ip::Family;
+use api::ip::{Family, parse_lenient};
 use api::view::{EndpointSlice, Protocol, Service};
 use plan::NodeLocation;
 use routing::model::{BackendProtocol, ServiceTarget};
@@ -56,6 +57,10 @@ pub(super) struct Pools {
     uids: HashMap<Box<str>, Box<str>>,
     /// Numbers and names of the TCP ports of each Service.
     ports: HashMap<Box<str>, Ports>,
+    /// The cluster IPs of each Service, and how many Services have each. They are no endpoints, as in the proxy: requests to
+    /// them might come back here, without end.
+    cluster_ips: HashMap<Box<str>, Box<[IpAddr]>>,
+    cluster_ip_counts: HashMap<IpAddr, usize>,
     /// Services whose internalTrafficPolicy is Local.
     internal_local: BTreeSet<Box<str>>,
     /// Services whose endpoints changed.
@@ -70,6 +75,7 @@ impl Pools {
     pub(super) fn new(limits: Limits, workers: usize, metrics: GatewayMetrics) -> Self {
         let (upstreams, by_service, slices, owners) = Default::default();
         let (six_first, uids, ports, internal_local, dirty, clock, node, zone) = Default::default();
+        let (cluster_ips, cluster_ip_counts) = Default::default();
         Self {
             limits,
             workers,
@@ -81,6 +87,8 @@ impl Pools {
             six_first,
             uids,
             ports,
+            cluster_ips,
+            cluster_ip_counts,
             internal_local,
             dirty,
             clock,
@@ -180,9 +188,36 @@ impl Pools {
             true => self.internal_local.insert(key.into()),
             false => self.internal_local.remove(key),
         };
+        self.set_cluster_ips(key, service);
         if self.set_ports(key, service) || changed || is_other || is_local {
             self.dirty.insert(key.into());
         }
+    }
+
+    /// Remembers the cluster IPs of a Service. Any upstream may have a new one as an endpoint, or an old one again.
+    fn set_cluster_ips(&mut self, key: &str, service: Option<&Service>) {
+        let service = service.filter(|service| !service.is_external_name());
+        let ips: Box<[IpAddr]> = service.into_iter().flat_map(Service::cluster_ips).filter_map(parse_lenient).collect();
+        let before = match ips.is_empty() {
+            true => self.cluster_ips.remove(key),
+            false => self.cluster_ips.insert(key.into(), ips.clone()),
+        };
+        let before = before.unwrap_or_default();
+        if before == ips {
+            return;
+        }
+        for ip in &ips {
+            *self.cluster_ip_counts.entry(*ip).or_default() += 1;
+        }
+        for ip in &before {
+            if let Some(count) = self.cluster_ip_counts.get_mut(ip) {
+                *count -= 1;
+                if *count == 0 {
+                    self.cluster_ip_counts.remove(ip);
+                }
+            }
+        }
+        self.dirty.extend(self.by_service.keys().map(|service| (**service).into()));
     }
 
     /// Remembers the ports of a Service; whether they differ.
@@ -267,6 +302,8 @@ impl Pools {
             Reach::AsProxy => Locality::Hinted(NodeLocation { node: &self.node, zone: self.zone.as_deref() }),
         };
         let find = |name| endpoints::select(&slices.values(), (name, protocol), &[first.as_str().into()], locality);
-        upstream.update(&self.port_name(target).map(find).unwrap_or_default(), self.workers);
+        let mut found = self.port_name(target).map(find).unwrap_or_default();
+        found.usable.retain(|endpoint| !self.cluster_ip_counts.contains_key(&endpoint.ip()));
+        upstream.update(&found, self.workers);
     }
 }

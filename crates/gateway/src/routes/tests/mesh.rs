@@ -325,3 +325,21 @@ fn s54_endpoints_of_other_nodes_are_not_used_where_the_traffic_policy_is_local()
         assert!(get(&mut stream, "/").1.starts_with("here"));
     }
 }
+
+#[test]
+fn s54_cluster_ips_are_no_endpoints() {
+    let memory = cluster();
+    web(&memory, &json!({"waypost.dev/layer-7": "true"}), "http", &[]);
+    memory.put(
+        &kinds::endpointslice::KIND,
+        json!({
+            "metadata": {"namespace": "shop", "name": "loop", "labels": {"kubernetes.io/service-name": "web"}},
+            "addressType": "IPv4", "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+            "endpoints": [{"addresses": ["10.96.0.9"], "conditions": {"ready": true}}],
+        }),
+    );
+    let watching = Watching::start(memory, |_| {});
+    let listener = listener_of(&watching);
+    let (head, body) = get(&mut connect(&watching, PODS[0].1, listener), "/");
+    assert!(head.starts_with("http/1.1 503") && body.contains("has no ready pod"), "{head}{body}");
+}
