@@ -21,6 +21,8 @@ pub const PROXY_PROTOCOL_FROM: &str = "waypost.dev/proxy-protocol-from";
 pub const GATEWAY: &str = "waypost.dev/gateway";
 /// On the Service of an IngressClass: the name of the IngressClass. Its load-balancer addresses belong to the gateway.
 pub const GATEWAY_OF_CLASS: &str = "waypost.dev/ingress-class";
+/// On the HTTPRoute of a canary: the name of the Service that gets a part of the requests.
+pub const CANARY: &str = "waypost.dev/canary";
 /// The default IngressClass: `true`.
 pub const DEFAULT_INGRESS_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 /// The class of an Ingress, in the form that `spec.ingressClassName` replaced.
