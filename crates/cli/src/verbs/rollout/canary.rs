@@ -23,6 +23,7 @@ use crate::verbs::output::{self, OutputFormat};
 use crate::verbs::target::{self, Object};
 use crate::verbs::wait::{self, AwaitedState};
 use route::Canary;
+use service::Ports;
 
 /// What controllers of routes have decided, whatever it is.
 const DECIDED: &str = "jsonpath={.status.parents[*].conditions[?(@.type=='Accepted')].status}";
@@ -93,22 +94,17 @@ impl Scene {
         let service = find_service(&mut client, &arguments.service).await?;
         let kind = client.kind(&format!("httproutes.{GROUP}")).await.context("canaries need the Gateway API")?;
         let path = client.path(&kind, Some(&route::name(&service.name)));
-        let mut route = client.find(&path).await?;
-        if let Some(route) = &mut route {
-            kind.set_type(route);
-        }
-        let scene = Self { client, kind, service, route };
-        if let (Some(canary), Some(to)) = (scene.canary()?, &arguments.to) {
-            let to = to.rsplit('/').next().unwrap_or(to);
-            let named = scene.service.named();
+        let route = client.find(&path).await?;
+        let in_progress = route.as_ref().map(route::mark).transpose()?;
+        if let (Some(canary), Some(to)) = (in_progress, &arguments.to) {
             ensure!(
-                canary.to == to,
-                "{named} has a canary already, service/{}; end it with `waypost rollout canary {} --abort` first",
-                canary.to,
-                scene.service.name
+                Some(canary) == to.rsplit('/').next(),
+                "{} has a canary already, service/{canary}; end it with `waypost rollout canary {} --abort` first",
+                service.named(),
+                service.name
             );
         }
-        Ok(scene)
+        Ok(Self { client, kind, service, route })
     }
 
     /// The canary in progress.
@@ -132,8 +128,7 @@ impl Scene {
         let other = find_service(&mut self.client, to).await?;
         let (stable, next) = (service::view(&self.service.value)?, service::view(&other.value)?);
         let ports = service::ports(&stable, &next, arguments.port.as_deref())?;
-        let port = service::port(&stable, Some(&ports.stable.to_string()))?;
-        self.refuse_competitor(ports.stable, &port.name).await?;
+        self.refuse_competitor(&ports).await?;
         if service::overlaps(&stable, &next) {
             terminal::warn(&format!(
                 "{} also selects the Pods of {}, which get more than {weight}% of the requests; give its selector one more label",
@@ -144,24 +139,25 @@ impl Scene {
         let canary = Canary { service: self.service.name.clone(), to: other.name, weight };
         let query = Query::new().add("fieldManager", MANAGER).add("dryRun", arguments.dry_run.query());
         let path = query.on(&self.client.path(&self.kind, None));
-        let made = self.client.post(&path, &route::new(&canary, ports)).await?;
+        let made = self.client.post(&path, &route::new(&canary, &ports)).await?;
         let made = self.accepted(arguments, made).await?;
         self.print(arguments, made, "created", &canary)
     }
 
     /// Fails if another route decides about requests to the port.
-    async fn refuse_competitor(&mut self, port: u16, port_name: &str) -> anyhow::Result<()> {
+    async fn refuse_competitor(&mut self, ports: &Ports) -> anyhow::Result<()> {
         let mut routes = self.client.objects(&self.kind, &Query::new()).await?;
         let kinds = self.client.kinds().await?;
         // Servers need not have this kind.
         if let Ok(grpc) = kinds.find(&format!("grpcroutes.{GROUP}")) {
             routes.extend(self.client.objects(grpc, &Query::new()).await?);
         }
-        if let Some(other) = route::competitor(&routes, &self.service.name, port, port_name) {
+        if let Some(other) = route::competitor(&routes, &self.service.name, ports) {
             let kind = other.text("kind").to_ascii_lowercase();
             bail!(
-                "{kind}/{} decides about requests to port {port} of {} already; change the weights of its backends, or delete it first",
+                "{kind}/{} decides about requests to port {} of {} already; change the weights of its backends, or delete it first",
                 other.text("metadata.name"),
+                ports.stable,
                 self.service.named()
             );
         }
@@ -240,7 +236,7 @@ impl Scene {
 
     async fn abort(&mut self, arguments: &Arguments) -> anyhow::Result<()> {
         let named = self.service.named();
-        match self.canary()? {
+        match self.route {
             Some(_) => self.remove(arguments, &format!(": all requests go to {named}")).await,
             None => terminal::print(&format!("{named} has no canary\n")),
         }

@@ -28,7 +28,7 @@ pub(super) fn name(service: &str) -> String {
 }
 
 /// The route of a new canary.
-pub(super) fn new(canary: &Canary, ports: Ports) -> Value {
+pub(super) fn new(canary: &Canary, ports: &Ports) -> Value {
     let backend = |name: &str, port: u16, weight: u8| json!({"name": name, "port": port, "weight": weight});
     json!({
         "apiVersion": format!("{GROUP}/v1"), "kind": "HTTPRoute",
@@ -43,15 +43,23 @@ pub(super) fn new(canary: &Canary, ports: Ports) -> Value {
     })
 }
 
+/// The Service that gets a part of the requests, by the mark of a route.
+///
+/// # Errors
+/// When the route was not made for a canary.
+pub(super) fn mark(route: &Value) -> anyhow::Result<&str> {
+    let name = route.text("metadata.name");
+    route.at("metadata.annotations").get(CANARY).and_then(Value::as_str).with_context(|| {
+        format!("httproute/{name} exists and is no canary (it has no annotation {CANARY}); delete or rename it")
+    })
+}
+
 /// The canary that the route of a Service describes.
 ///
 /// # Errors
 /// When the route was not made for a canary, or has another form by now.
 pub(super) fn read(route: &Value, service: &str) -> anyhow::Result<Canary> {
-    let name = route.text("metadata.name");
-    let to = route.at("metadata.annotations").get(CANARY).and_then(Value::as_str).with_context(|| {
-        format!("httproute/{name} exists and is no canary (it has no annotation {CANARY}); delete or rename it")
-    })?;
+    let (name, to) = (route.text("metadata.name"), mark(route)?);
     let view: HttpRoute = serde_json::from_value(route.clone()).with_context(|| format!("reading httproute/{name}"))?;
     let [rule] = &view.spec.rules[..] else {
         bail!("httproute/{name} has {} rules by now, not one; change its weights yourself", view.spec.rules.len());
@@ -82,12 +90,12 @@ pub(super) fn set_weight(route: &mut Value, canary: &Canary) -> bool {
 }
 
 /// A route in the namespace of a Service, other than that of its canary, that decides about requests to this port of the Service.
-pub(super) fn competitor<'r>(routes: &'r [Value], service: &str, port: u16, port_name: &str) -> Option<&'r Value> {
+pub(super) fn competitor<'r>(routes: &'r [Value], service: &str, ports: &Ports) -> Option<&'r Value> {
     let attached = |reference: &ParentRef, own: &str| {
         (reference.group(), reference.kind(), &*reference.name) == ("", "Service", service)
             && reference.namespace.as_deref().is_none_or(|namespace| namespace == own)
-            && reference.port.is_none_or(|number| number == port)
-            && reference.section_name.as_deref().is_none_or(|section| section == port_name)
+            && reference.port.is_none_or(|number| number == ports.stable)
+            && reference.section_name.as_deref().is_none_or(|section| *section == *ports.name)
     };
     routes.iter().find(|route| {
         let is_own = route.text("kind") == "HTTPRoute" && route.text("metadata.name") == name(service);
@@ -121,7 +129,7 @@ mod tests {
     }
 
     fn route(weight: u8) -> Value {
-        new(&canary(weight), Ports { stable: 80, canary: 8080 })
+        new(&canary(weight), &Ports { stable: 80, name: "http".into(), canary: 8080 })
     }
 
     #[test]
@@ -193,7 +201,9 @@ mod tests {
             }
             reference
         };
-        let found = |route: Value| competitor(&[route], "web", 80, "http").is_some();
+        let found = |route: Value| {
+            competitor(&[route], "web", &Ports { stable: 80, name: "http".into(), canary: 80 }).is_some()
+        };
         for (fields, expected) in [
             (json!({}), true),
             (json!({"port": 80}), true),

@@ -7,16 +7,19 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail, ensure};
 use api::value::ValueExt as _;
-use api::view::{Protocol, Service, ServicePort};
+use api::view::service::ServicePort;
+use api::view::{Protocol, Service};
 use serde_json::{Value, json};
 
 /// Values of `appProtocol` for ports where no HTTP can be read: it is encrypted, or something else.
 const NO_HTTP: [&str; 6] = ["https", "wss", "kubernetes.io/wss", "grpcs", "tls", "tcp"];
 
 /// A port of the Service, and the one of its canary.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Ports {
     pub(super) stable: u16,
+    /// The name of the first; empty if it has none.
+    pub(super) name: Box<str>,
     pub(super) canary: u16,
 }
 
@@ -29,7 +32,7 @@ pub(super) fn view(object: &Value) -> anyhow::Result<Service> {
 ///
 /// # Errors
 /// When routes cannot have the Service as parent, or the choice of the port is not clear.
-pub(super) fn port<'s>(service: &'s Service, wanted: Option<&str>) -> anyhow::Result<&'s ServicePort> {
+fn port<'s>(service: &'s Service, wanted: Option<&str>) -> anyhow::Result<&'s ServicePort> {
     let name = &service.metadata.name;
     ensure!(
         !service.is_external_name() && !service.is_headless(),
@@ -76,7 +79,7 @@ pub(super) fn ports(stable: &Service, canary: &Service, wanted: Option<&str>) ->
         found.port,
         spoken(found)
     );
-    Ok(Ports { stable: port.port, canary: found.port })
+    Ok(Ports { stable: port.port, name: port.name.clone(), canary: found.port })
 }
 
 fn spoken(port: &ServicePort) -> &str {
