@@ -24,6 +24,8 @@ pub const GATEWAY_OF_CLASS: &str = "waypost.dev/ingress-class";
 /// On a Service: `true` has the gateway of the node of the client balance each request to its ports whose `appProtocol` is HTTP
 /// without TLS; `false` keeps routes away that name it as a parent.
 pub const LAYER_7: &str = "waypost.dev/layer-7";
+/// On the HTTPRoute of a canary: the name of the Service that gets a part of the requests.
+pub const CANARY: &str = "waypost.dev/canary";
 /// The default IngressClass: `true`.
 pub const DEFAULT_INGRESS_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 /// The class of an Ingress, in the form that `spec.ingressClassName` replaced.
