@@ -185,7 +185,9 @@ async fn secrets_of_users_are_never_overwritten() {
 async fn two_leaders_and_two_orders_for_one_host_do_not_run_at_once() {
     let bench = Bench::new().await;
     let elsewhere = Wanted { gateway: "blog/public".into(), ..wanted("b", "a.example") };
-    bench.want(&[wanted("a", "a.example"), elsewhere]);
+    let mut of_another = wanted("c", "a.example");
+    of_another.requester.object.namespace = "blog".into();
+    bench.want(&[wanted("a", "a.example"), elsewhere, of_another]);
     let held = bench.fake.gate.lock().await;
     let mut workers = std::pin::pin!(async { tokio::join!(bench.worker(), bench.worker()) });
     bench.until(workers.as_mut(), "an order", |bench| bench.orders().contains(&"a.example".to_owned())).await;
