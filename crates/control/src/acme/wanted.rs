@@ -3,11 +3,10 @@
 //! In: Gateways, ListenerSets and Ingresses with the annotation, and what the engines of layer-7 routing derived from them. Out: certificates, and
 //! findings for the owners of the objects.
 //!
-//! An object gets certificates only for hosts that it serves itself: at a Gateway, the listener that takes the host on the port of the challenge must
-//! be of the namespace of the object; of Ingresses, which share one address, the host must belong to the namespace. Otherwise one
-//! tenant could get the certificate of another.
+//! An object gets certificates only for hosts of its namespace: at a Gateway as [`super::validation`] defines it, of Ingresses, which share one
+//! address, as the engine does. Otherwise one tenant could get the certificate of another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::acme::{self, Challenge};
@@ -19,12 +18,11 @@ use api::value::ValueExt as _;
 use api::view::gateway_api::{Gateway, Listener, ListenerSet};
 use api::view::{Ingress, ObjectMeta, Secret};
 use routing::cluster::ListenerState;
-use routing::hosts::HostMap;
-use routing::model::{GatewayConfig, ListenerConfig, ListenerProtocol};
 use serde::de::DeserializeOwned;
 use store::{Entry, Key, Table};
 
 use super::SECRETS;
+use super::validation::{Obstacle, Ports, valid};
 use crate::cache::INGRESSES;
 use crate::certificate_orders::{Requester, Wanted};
 use crate::controller::View;
@@ -46,6 +44,8 @@ pub(super) struct Requests {
     pub(super) wanted: Vec<Wanted>,
     /// What owners should know.
     pub(super) findings: Vec<Finding>,
+    /// By Gateway; none while it is not served.
+    ports: HashMap<Arc<str>, Option<Arc<Ports>>>,
 }
 
 /// What the owner of an object should know.
@@ -53,14 +53,6 @@ pub(super) struct Finding {
     pub(super) requester: Requester,
     pub(super) reason: &'static str,
     pub(super) message: String,
-}
-
-/// Why a host cannot be validated yet.
-enum Obstacle {
-    /// It will pass without the owner.
-    Later,
-    /// What the owner should change.
-    Change(String),
 }
 
 /// What one object requests, by Secret.
@@ -140,6 +132,12 @@ impl Requests {
         self.findings.push(Finding { requester: requester.clone(), reason, message });
     }
 
+    /// The listeners of a Gateway at the ports that a CA contacts.
+    fn ports(&mut self, view: &View<'_>, gateway: &Arc<str>) -> Option<Arc<Ports>> {
+        let config = || view.cache.gateways.cluster().config(gateway).map(|config| Arc::new(Ports::of(&config)));
+        self.ports.entry(Arc::clone(gateway)).or_insert_with(config).clone()
+    }
+
     fn of_listeners(
         &mut self,
         view: &View<'_>,
@@ -150,7 +148,7 @@ impl Requests {
     ) {
         let cluster = view.cache.gateways.cluster();
         let has_address = cluster.gateway(gateway).is_some_and(|state| !state.addresses.is_empty());
-        let config = cluster.config(gateway);
+        let ports = self.ports(view, gateway);
         let opens_by_certificate = challenge == Challenge::TlsAlpn;
         let mut request = Request { requester, challenge, gateway, opens_by_certificate, secrets: BTreeMap::new() };
         for (listener, state) in listeners.iter().zip(states).filter(|(listener, _)| ends_tls(listener)) {
@@ -171,9 +169,8 @@ impl Requests {
                 continue;
             }
             let namespace = &requester.object.namespace;
-            let reached =
-                config.as_ref().map_or(Err(Obstacle::Later), |config| reached(config, namespace, &host, challenge));
-            let is_ready = match reached {
+            let check = |ports: &Arc<Ports>| ports.check(namespace, &host, challenge);
+            let is_ready = match ports.as_ref().map_or(Err(Obstacle::Later), check) {
                 Ok(()) => has_address,
                 Err(Obstacle::Later) => false,
                 Err(Obstacle::Change(why)) => {
@@ -294,52 +291,4 @@ fn requested(listener: &Listener, namespace: &str) -> Result<(Box<str>, Box<str>
         return Err(format!("the first of tls.certificateRefs must be a Secret of namespace {namespace}"));
     }
     Ok((host.into(), reference.name.clone()))
-}
-
-/// Whether a host can be validated at all.
-fn valid(host: &str) -> Result<(), String> {
-    if host.starts_with("*.") {
-        return Err(format!(
-            "{host} is a wildcard, which a CA validates by DNS-01 only; list the hosts, or use cert-manager"
-        ));
-    }
-    let is_name =
-        api::names::dns_subdomain(host).is_empty() && host.contains('.') && host.parse::<std::net::IpAddr>().is_err();
-    is_name.then_some(()).ok_or_else(|| format!("{host} is not a host name with a domain"))
-}
-
-/// Whether validations of a host reach a listener of this namespace.
-fn reached(config: &GatewayConfig, namespace: &str, host: &str, challenge: Challenge) -> Result<(), Obstacle> {
-    let (port, other) = match challenge {
-        Challenge::Http => (80, Challenge::TlsAlpn),
-        Challenge::TlsAlpn => (443, Challenge::Http),
-    };
-    let on_port = config.listeners.iter().filter(|listener| listener.port == port);
-    let mut hosts: HostMap<&ListenerConfig> = HostMap::default();
-    for listener in on_port {
-        hosts.insert(listener.hostname.as_deref(), listener);
-    }
-    let (name, other) = (challenge.name(), other.name());
-    let Some(listener) = hosts.find(host) else {
-        // The listener of the certificate itself opens when there is one.
-        let missing = || {
-            format!(
-                "no HTTP listener on port 80 takes {host}, as {name} needs it; add one, or set the annotation to {other}"
-            )
-        };
-        return Err(if challenge == Challenge::Http { Obstacle::Change(missing()) } else { Obstacle::Later });
-    };
-    let fits = match challenge {
-        Challenge::Http => listener.protocol == ListenerProtocol::Http,
-        Challenge::TlsAlpn => listener.protocol.ends_tls(),
-    };
-    let owner = listener.id.set.as_ref().unwrap_or(&listener.id.gateway);
-    if fits && split(owner).0 == namespace {
-        return Ok(());
-    }
-    Err(Obstacle::Change(format!(
-        "listener {} of {owner} takes {host} on port {port}; {name} needs one of namespace {namespace} there that {}; or set the annotation to {other}",
-        listener.id.name,
-        if challenge == Challenge::Http { "reads HTTP" } else { "ends TLS" },
-    )))
 }

@@ -210,6 +210,30 @@ fn a_validation_needs_a_listener_of_the_same_namespace() {
 }
 
 #[test]
+fn a_host_belongs_to_the_first_namespace_that_has_it_on_either_port() {
+    let mut cluster = cluster();
+    secret(&mut cluster, "shop/a", json!({"waypost.dev/acme": "issued"}));
+    let own = [listener("http", 80, "HTTP", "", ""), listener("a", 443, "HTTPS", "a.example", "a")];
+    put(&mut cluster, GATEWAYS, "shop/public", "http-01", gateway(&own));
+    let set = |listeners: &[Value]| {
+        let parent = json!({"name": "public", "namespace": "shop"});
+        json!({"parentRef": parent, "listeners": listeners})
+    };
+    // Another tenant has the host on port 80, and no conflict, because its HTTPS listener has another port.
+    let thief = [listener("h", 80, "HTTP", "a.example", ""), listener("a", 8443, "HTTPS", "a.example", "stolen")];
+    put(&mut cluster, LISTENER_SETS, "blog/more", "http-01", set(&thief));
+    assert_eq!(told(&cluster), ["shop/a a.example shop/public", "!blog/stolen a.example shop/public"]);
+    assert_event(&cluster, "CertificatePending", "listener a of shop/public takes a.example on port 443");
+    // The same with the ports exchanged.
+    secret(&mut cluster, "blog/stolen", json!({"waypost.dev/acme": "temporary"}));
+    put(&mut cluster, GATEWAYS, "shop/public", "http-01", gateway(&[listener("b", 80, "HTTP", "b.example", "")]));
+    let thief = [listener("b", 443, "HTTPS", "b.example", "stolen")];
+    put(&mut cluster, LISTENER_SETS, "blog/more", "tls-alpn-01", set(&thief));
+    assert_eq!(told(&cluster), ["!blog/stolen b.example shop/public"]);
+    assert_event(&cluster, "CertificatePending", "listener b of shop/public takes b.example on port 80");
+}
+
+#[test]
 fn ingresses_request_certificates_for_hosts_of_their_namespace() {
     let mut cluster = cluster();
     put(&mut cluster, INGRESSES, "shop/web", "http-01", ingress("a.example", "a"));
