@@ -32,6 +32,10 @@ use crate::objects::{read, split};
 
 /// Most hosts of one certificate, as of public CAs.
 const MOST_HOSTS: usize = 100;
+/// The most certificates of one namespace: what is wanted is looked at again after every change.
+const MOST_OF_NAMESPACE: usize = 1000;
+/// The most findings of one object.
+const MOST_FINDINGS: usize = 20;
 /// The object asks for something that is not done.
 const REFUSED: &str = "CertificateRefused";
 /// The validation would fail as things are.
@@ -44,6 +48,10 @@ pub(super) struct Requests {
     pub(super) wanted: Vec<Wanted>,
     /// What owners should know.
     pub(super) findings: Vec<Finding>,
+    /// The place of each certificate, by its Secret.
+    places: HashMap<String, usize>,
+    /// How many certificates a namespace requests.
+    counts: HashMap<Box<str>, usize>,
     /// By Gateway; none while it is not served.
     ports: HashMap<Arc<str>, Option<Arc<Ports>>>,
 }
@@ -129,7 +137,11 @@ fn mentions(entry: &Entry) -> bool {
 
 impl Requests {
     fn find(&mut self, requester: &Requester, reason: &'static str, message: String) {
-        self.findings.push(Finding { requester: requester.clone(), reason, message });
+        // Objects are looked at one after the other.
+        let of_object = self.findings.iter().rev().take_while(|last| last.requester.object == requester.object);
+        if of_object.take(MOST_FINDINGS).count() < MOST_FINDINGS {
+            self.findings.push(Finding { requester: requester.clone(), reason, message });
+        }
     }
 
     /// The listeners of a Gateway at the ports that a CA contacts.
@@ -231,7 +243,11 @@ impl Requests {
                 is_ready,
             };
             match self.refusal(view, &wanted) {
-                None => self.wanted.push(wanted),
+                None => {
+                    self.places.insert(wanted.secret_key(), self.wanted.len());
+                    *self.counts.entry(requester.object.namespace.as_str().into()).or_default() += 1;
+                    self.wanted.push(wanted);
+                }
                 // Two objects for parts of one host share the certificate.
                 Some(None) => {}
                 Some(Some(why)) => self.find(requester, REFUSED, why),
@@ -242,7 +258,7 @@ impl Requests {
     /// Why a certificate is not ordered; without a message where it is ordered for another object.
     fn refusal(&self, view: &View<'_>, wanted: &Wanted) -> Option<Option<String>> {
         let key = wanted.secret_key();
-        if let Some(first) = self.wanted.iter().find(|first| first.secret_key() == key) {
+        if let Some(first) = self.places.get(&key).and_then(|place| self.wanted.get(*place)) {
             let Requester { kind, object, .. } = &first.requester;
             let why =
                 || format!("Secret {key} is requested for other hosts by {kind} {}; name another one", object.name);
@@ -252,6 +268,12 @@ impl Requests {
             return Some(Some(format!(
                 "Secret {key}: {} hosts are more than {MOST_HOSTS}; use several",
                 wanted.hosts.len()
+            )));
+        }
+        let namespace = &*wanted.requester.object.namespace;
+        if self.counts.get(namespace).is_some_and(|count| *count >= MOST_OF_NAMESPACE) {
+            return Some(Some(format!(
+                "Secret {key}: namespace {namespace} requests more than {MOST_OF_NAMESPACE} certificates; remove some"
             )));
         }
         let entry = view.store.get(&Key::new(Table::named(SECRETS), key.as_str()))?;
@@ -289,6 +311,9 @@ fn requested(listener: &Listener, namespace: &str) -> Result<(Box<str>, Box<str>
         && reference.kind.as_deref().unwrap_or("Secret") == "Secret";
     if !is_secret || reference.namespace.as_deref().is_some_and(|other| other != namespace) {
         return Err(format!("the first of tls.certificateRefs must be a Secret of namespace {namespace}"));
+    }
+    if !api::names::dns_subdomain(&reference.name).is_empty() {
+        return Err(format!("{} cannot be the name of a Secret", reference.name));
     }
     Ok((host.into(), reference.name.clone()))
 }
