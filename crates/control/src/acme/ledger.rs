@@ -167,7 +167,9 @@ impl Ledger {
 
     /// Enters a success; `lifetime` is that of the certificate, in seconds.
     pub(super) fn succeed(&mut self, of: &Certificate, now: i64, lifetime: i64) {
-        of.hosts.iter().for_each(|host| drop(self.failures.remove(host)));
+        for host in &of.hosts {
+            self.failures.remove(host);
+        }
         let record = self.records.entry(of.key.clone()).or_default();
         (record.lifetime, record.problem) = (lifetime, None);
         record.issued.push(now);
@@ -205,7 +207,9 @@ fn drop_oldest<T>(all: &mut BTreeMap<Box<str>, T>, most: usize, age: impl Fn(&T)
     let Some(excess) = all.len().checked_sub(most).filter(|excess| *excess > 0) else { return };
     let mut by_age: Vec<(i64, Box<str>)> = all.iter().map(|(key, value)| (age(value), key.clone())).collect();
     by_age.sort_unstable();
-    by_age.into_iter().take(excess).for_each(|(_, key)| drop(all.remove(&key)));
+    for (_, key) in by_age.into_iter().take(excess) {
+        all.remove(&key);
+    }
 }
 
 /// The pause after this number of failures, in seconds.
