@@ -5,6 +5,7 @@ mod incremental;
 mod invalid_input;
 mod matrix;
 mod node;
+mod policies;
 mod properties;
 mod reading;
 mod redirects;
