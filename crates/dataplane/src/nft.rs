@@ -12,6 +12,7 @@ mod delta;
 mod elements;
 mod fragment;
 mod ipvs;
+mod private;
 mod program;
 pub(crate) mod redirect;
 mod ruleset;
