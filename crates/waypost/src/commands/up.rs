@@ -70,7 +70,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         let balances = settings.balancing.is_on() && !rootless;
         let gateway = Gateway::start(api.source.clone(), &api.remote, (&proxying, &settings.ingress, &log), balances)?;
         let environment = Environment {
-            source: &*api.source,
+            source: api.source.clone(),
             redirects: gateway.redirects(),
             remote: &api.remote,
             pods: &settings.cluster_cidr,

@@ -91,9 +91,11 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
     planner
 }
 
-/// The Service of the rules of a port. Redirected ports have none: the listeners of the gateway are not known here.
-pub(super) fn owner(key: &PortKey) -> String {
-    if key.redirected { key.to_string() } else { key.service.to_string() }
+/// The Service of the rules of a port. Redirected ports and those of leaders have none: the listeners of the gateway and the holders
+/// of Leases are not known here.
+pub(super) fn owner(plan: &Plan, key: &PortKey) -> String {
+    let is_led = plan.ports.get(key).is_some_and(|port| port.balancing.is_exclusive());
+    if key.redirected || is_led { key.to_string() } else { key.service.to_string() }
 }
 
 /// What the backend would write.
@@ -193,7 +195,7 @@ impl Places {
         for (key, port) in &plan.ports {
             let family = if key.family == api::ip::Family::V4 { Family::Ip } else { Family::Ip6 };
             let mut add = |by_node_port, parts: &[Part], frontend: String| {
-                let (start, service) = (Key::new(parts).start, owner(key));
+                let (start, service) = (Key::new(parts).start, owner(plan, key));
                 places.push(Place { family, by_node_port, start, service, frontend });
             };
             let number = Part::Protocol(key.protocol.number());
