@@ -13,6 +13,7 @@ mod elements;
 mod fragment;
 mod ipvs;
 mod layer7;
+mod private;
 mod program;
 pub(crate) mod redirect;
 mod ruleset;

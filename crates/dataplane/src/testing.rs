@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use api::ip::Family;
-use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY};
+use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY, LEADER_LEASE, TRAFFIC_POLICY, ZONE_WEIGHTS};
 use kernel::nft::fake::{End, Fate, Packet as KernelPacket};
 use plan::oracle::{Outcome, Packet, judge};
-use plan::{LocalDetector, Options, Plan, Planner, Protocol, Redirect, RedirectedFrontends, ServicePortName, Update};
+use plan::{Balancing, LocalDetector, Options, Plan, Planner, Policy, Protocol, Redirect, RedirectedFrontends, ServicePortName, Update};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -42,15 +42,17 @@ pub(crate) struct ServiceSpec {
     pub(crate) ranges: usize,
     /// Whether the gateway serves its load balancer; it listens for Services with odd numbers.
     pub(crate) gateway: bool,
+    pub(crate) policy: Policy,
     pub(crate) endpoints: Vec<(u8, u8)>,
 }
 
 pub(crate) fn service_spec() -> impl Strategy<Value = ServiceSpec> {
     let shape = (0..4u8, 0..3usize, any::<bool>(), 0..3usize, any::<bool>(), any::<bool>());
     let more = (prop::bool::weighted(0.25), any::<bool>(), any::<bool>(), 0..4usize, prop::bool::weighted(0.25));
+    let policy = prop::sample::select(Policy::ALL.to_vec());
     // Last byte of the endpoint's address (below 8: on this node) and its state.
     let endpoints = prop::collection::vec((1..16u8, 0..5u8), 0..6);
-    (shape, more, endpoints).prop_map(|(shape, more, endpoints)| ServiceSpec {
+    (shape, more, policy, endpoints).prop_map(|(shape, more, policy, endpoints)| ServiceSpec {
         number: shape.0,
         kind: shape.1,
         dual: shape.2,
@@ -62,6 +64,7 @@ pub(crate) fn service_spec() -> impl Strategy<Value = ServiceSpec> {
         lb_ip: more.2,
         ranges: more.3,
         gateway: more.4,
+        policy,
         endpoints,
     })
 }
@@ -92,11 +95,14 @@ fn service(spec: &ServiceSpec) -> Value {
         [json!([]), json!(["203.0.113.0/24"]), json!(["192.0.2.0/24", "203.0.113.7/32"]), json!(["2001:db8::/32"])];
     object["loadBalancerSourceRanges"] = ranges[spec.ranges].clone();
     let ingress = if spec.lb_ip { json!([{"ip": format!("198.51.100.{}", 100 + number)}]) } else { json!([]) };
-    let annotations = match (spec.gateway, number) {
+    let mut annotations = match (spec.gateway, number) {
         (false, _) => json!({}),
         (true, DIRECT) => json!({GATEWAY: "public"}),
         (true, _) => json!({BACKEND_PROTOCOL: "http"}),
     };
+    annotations[TRAFFIC_POLICY] = spec.policy.name().into();
+    annotations[LEADER_LEASE] = format!("l{number}").into();
+    annotations[ZONE_WEIGHTS] = "a=3,b=2".into();
     json!({
         "metadata": {"namespace": "default", "name": format!("s{number}"), "uid": "u", "annotations": annotations},
         "spec": object, "status": {"loadBalancer": {"ingress": ingress}},
@@ -110,7 +116,8 @@ fn slice(spec: &ServiceSpec, family: Family) -> Value {
         .map(|(place, state)| {
             let ip = if family == Family::V4 { format!("10.244.0.{place}") } else { format!("fd00:10:244::{place}") };
             json!({
-                "addresses": [ip], "nodeName": if *place < 8 { NODE } else { "other" },
+                "addresses": [ip], "zone": if *place % 2 == 0 { "a" } else { "b" },
+                "targetRef": {"kind": "Pod", "name": format!("p{place}")}, "nodeName": if *place < 8 { NODE } else { "other" },
                 "conditions": {"ready": *state < 3, "serving": *state < 4, "terminating": *state == 3},
             })
         })
@@ -132,6 +139,8 @@ fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
 pub(crate) fn updates(spec: &ServiceSpec) -> Vec<Update> {
     let mut all = vec![Update::Service(Box::new(read(service(spec))))];
     all.extend([Family::V4, Family::V6].map(|family| Update::Slice(read(slice(spec, family)))));
+    let holder = spec.endpoints.last().map(|(place, _)| format!("p{place}_1234").into());
+    all.push(Update::Leader(format!("default/l{}", spec.number).into(), holder));
     all
 }
 
@@ -301,7 +310,7 @@ pub(crate) fn packets(plan: &Plan) -> Vec<Packet> {
     all
 }
 
-/// Compares a kernel with the oracle. The kernel gets a packet and which of n equal choices to take; it must not keep
+/// Compares a kernel with the oracle. The kernel gets a packet and which of n equal slots to take; it must not keep
 /// affinity between packets.
 pub(crate) fn check(plan: &Plan, kernel: impl FnMut(&KernelPacket, u32, u32) -> Fate) {
     check_possible(plan, |_| true, kernel);
@@ -323,7 +332,10 @@ pub(crate) fn check_possible(
         );
         let verdict = judge(plan, &packet);
         let ways = match &verdict {
-            Outcome::Forward(forward) => u32::try_from(forward.backends.len()).expect("few"),
+            Outcome::Forward(forward) => {
+                let count = forward.backends.first().map_or(0, |first| forward.share(first).1);
+                u32::try_from(count).expect("few")
+            }
             _ => 1,
         };
         let mut reached = BTreeSet::new();
@@ -345,7 +357,10 @@ pub(crate) fn check_possible(
             }
         }
         if let Outcome::Forward(forward) = verdict {
-            assert_eq!(reached, forward.backends.iter().copied().collect(), "{packet:?}");
+            let possible: BTreeSet<_> = forward.possible().iter().copied().collect();
+            // Which one a hash of the kernel selects is not known.
+            let all = if matches!(forward.balancing, Balancing::Maglev(_)) { &reached } else { &possible };
+            assert!(&reached == all && reached.is_subset(&possible), "{packet:?} {reached:?} {possible:?}");
         }
     }
 }

@@ -12,9 +12,11 @@
 //! configured otherwise, and never on loopback by rules; endpoints that are cluster IPs are ignored.
 
 mod address;
+pub mod balancing;
 mod claims;
 mod cluster_ip_endpoints;
 mod endpoints;
+mod leader;
 mod options;
 pub mod oracle;
 mod plan;
@@ -29,6 +31,7 @@ pub mod why;
 
 pub use address::lenient_ranges;
 pub use api::view::Protocol;
+pub use balancing::{Balancing, DataPlane, Policy, Scope};
 pub use claims::{Claims, Frontend, Frontends, Role};
 pub use endpoints::{Endpoint, Location};
 pub use options::{LocalDetector, Loopback, NodePortAddresses, NodePortAddressesError, Options};

@@ -21,7 +21,7 @@ use api::ip::Family;
 use api::view::Protocol;
 
 use crate::address::endpoint_error;
-use crate::endpoints::{Endpoint, Location, PortEndpoint, of_port};
+use crate::endpoints::{Endpoint, Location, PortEndpoint};
 use crate::options::Options;
 use crate::planner::Planner;
 use crate::service_port::{Backend, PortKey, ServicePort};
@@ -206,7 +206,8 @@ impl Redirect {
 
     fn endpoint(&self, here: &Arc<Location>) -> (Backend, Endpoint) {
         let (ip, location) = (self.listener.ip(), Arc::clone(here));
-        let endpoint = Endpoint { ip, ready: true, serving: true, terminating: false, local: true, location };
+        let endpoint =
+            Endpoint { ip, ready: true, serving: true, terminating: false, local: true, location, pod: None };
         (Backend { ip, port: self.listener.port() }, endpoint)
     }
 }
@@ -245,6 +246,6 @@ impl Planner {
 
     /// Endpoints in the slices of a Service port, whether the Service is planned or not.
     fn of_service_port<'a>(&'a self, key: &'a PortKey) -> Vec<PortEndpoint<'a>> {
-        self.services.get(&key.service).map(|state| of_port(&state.slices, key)).unwrap_or_default()
+        self.services.get(&key.service).map(|state| self.of_slices(state, key)).unwrap_or_default()
     }
 }

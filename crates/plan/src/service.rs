@@ -12,6 +12,7 @@ use api::view::service::ServicePort as Port;
 use ipnet::IpNet;
 
 use crate::address::{cluster_ip_error, frontend_error, lenient_range};
+use crate::balancing::Requested;
 use crate::pool::Pool;
 use crate::redirect::RedirectedFrontends;
 use crate::service_port::{PortKey, ServicePort};
@@ -21,6 +22,7 @@ use crate::service_port::{PortKey, ServicePort};
 pub(crate) struct Read {
     pub(crate) ports: Vec<ServicePort>,
     pub(crate) cluster_ips: Vec<IpAddr>,
+    pub(crate) requested: Requested,
     pub(crate) problems: Vec<String>,
 }
 
@@ -44,6 +46,7 @@ pub(crate) fn read(service: &Service, name: &Arc<str>, names: &mut Pool<str>, ro
     if read.cluster_ips.is_empty() {
         return read;
     }
+    read.requested = Requested::of(service, &mut read.problems);
     let vips = service.vips().filter(|_| service.is_load_balancer());
     let can_be_external = service.has_node_ports() || !spec.external_ips.is_empty();
     let common = Common {

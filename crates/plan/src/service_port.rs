@@ -8,6 +8,7 @@ use api::ip::Family;
 use api::view::Protocol;
 use ipnet::IpNet;
 
+use crate::balancing::Balancing;
 use crate::claims::{Frontend, Role};
 use crate::redirect::{Redirect, RedirectedFrontends, ServicePortName};
 
@@ -65,6 +66,8 @@ pub struct ServicePort {
     /// Whether load balancer IPs are allowed as sources: a node that has such an address may use it as its source, and
     /// this node is in the ranges.
     pub own_vips_allowed: bool,
+    /// How a connection selects an endpoint, unless session affinity does.
+    pub balancing: Balancing,
     /// Session affinity timeout in seconds.
     pub affinity: Option<u32>,
     /// Whether internalTrafficPolicy is Local. Of a redirected cluster IP: whether the listener serves it.
@@ -100,6 +103,7 @@ impl ServicePort {
             lb_ips: Vec::new(),
             source_ranges: None,
             own_vips_allowed: false,
+            balancing: Balancing::Random,
             affinity: None,
             internal_local: false,
             external_local: false,

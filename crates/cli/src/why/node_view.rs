@@ -11,7 +11,7 @@ use anyhow::{bail, ensure};
 use api::view::Service;
 use ipnet::IpNet;
 use plan::{
-    LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, RedirectedFrontends, ServicePortName,
+    DataPlane, LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, RedirectedFrontends, ServicePortName,
     Update, lenient_ranges,
 };
 use serde_json::Value;
@@ -74,9 +74,16 @@ pub(super) fn planner(cluster: &ClusterObjects, node: &str, report: Option<&Valu
             .into_iter()
             .chain(cluster.cidrs.iter().cloned().map(Update::Cidr))
             .chain(services)
+            .chain(report.map(leaders).unwrap_or_default())
             .chain(cluster.slices.iter().cloned().map(Update::Slice)),
     );
     planner
+}
+
+/// The holders of Leases that a node reports.
+fn leaders(report: &Value) -> Vec<Update> {
+    let leases = report["leaders"].as_object().into_iter().flatten();
+    leases.map(|(lease, holder)| Update::Leader(lease.as_str().into(), holder.as_str().map(Into::into))).collect()
 }
 
 /// The redirects that a node reports.
@@ -124,6 +131,7 @@ fn options(cluster: &ClusterObjects, node: &str, report: Option<&Value>) -> (Opt
     let Some(options) = report.map(|report| &report["options"]).filter(|options| options.is_object()) else {
         return (usual, BTreeSet::new());
     };
+    let mode = report.and_then(|report| report["mode"].as_str()).unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let pods = &options["pods"];
     let texts = pods["ranges"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -138,6 +146,7 @@ fn options(cluster: &ClusterObjects, node: &str, report: Option<&Value>) -> (Opt
         masquerade_all: options["masqueradeAll"] == true,
         rootless: options["rootless"] == true,
         local,
+        data_plane: DataPlane::of_mode(mode),
         // The report names exactly these addresses.
         node_port_addresses: NodePortAddresses::All,
         ..usual

@@ -46,6 +46,7 @@ fn snapshot(plan: &Plan, synced: bool) -> Snapshot {
         node_port_ips: plan.node_port_ips.iter().copied().collect(),
         synced,
         problems: Vec::new(),
+        leaders: BTreeMap::from([("default/lock".into(), Some("p1_x".into()))]),
         ports: plan.ports.values().map(status).collect(),
     }
 }
@@ -163,4 +164,12 @@ fn redirects_are_reported_with_all_that_decides() {
     );
     assert_eq!(redirected["backends"].as_array().map(Vec::len), Some(2), "{redirected}");
     assert!(ports.iter().filter(|port| port["redirected"] == false).all(|port| port["redirect"].is_null()));
+}
+
+#[test]
+fn s53_policies_and_leaders_are_reported() {
+    let planner = plan();
+    let document = report(&snapshot(planner.plan(), true), &LastSync::default(), &Traffic::default());
+    assert_eq!(document["leaders"], json!({"default/lock": "p1_x"}));
+    assert_eq!(document["services"]["default/web"]["ports"][0]["policy"], "random");
 }

@@ -32,6 +32,11 @@ impl SyncLoop {
             node_port_ips: plan.node_port_ips.iter().copied().collect(),
             synced: pending.ready && pending.failures == 0 && self.is_watched,
             problems: problems.collect(),
+            leaders: self
+                .planner
+                .leaders()
+                .map(|(lease, holder)| (Arc::clone(lease), holder.map(Into::into)))
+                .collect(),
             ports,
         };
         (request.reply)(snapshot);

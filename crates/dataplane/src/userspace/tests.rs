@@ -11,7 +11,7 @@ use kernel::nft::Family;
 use kernel::nft::fake::{End, Fake, Packet as KernelPacket};
 use parking_lot::Mutex;
 use plan::oracle::{Outcome, RejectReason, judge};
-use plan::{Backend as Endpoint, Loopback, Options, Plan, Planner, PortKey, Protocol, Update};
+use plan::{Backend as Endpoint, DataPlane, Loopback, Options, Plan, Planner, PortKey, Protocol, Update};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ use super::relay::{Relay, Settings};
 use super::rootless::Rootless;
 use super::{TABLE, Userspace, cleanup};
 use crate::testing::{
-    NODE_IPS, follow, history, layer7_service, node_ips, options, packets, planner, redirects, service_spec, updates,
+    self, NODE_IPS, follow, history, layer7_service, node_ips, options, packets, redirects, service_spec, updates,
 };
 use crate::{Backend as _, SyncScope};
 
@@ -55,6 +55,10 @@ fn send(kernel: &Fake, backend: &Userspace<Fake>, packet: &KernelPacket, owner: 
         }
         (end, _) => Fate::Ended(end),
     }
+}
+
+fn planner(options: Options) -> Planner {
+    testing::planner(Options { data_plane: DataPlane::Userspace, ..options })
 }
 
 /// Compares rules and relay with the oracle.

@@ -70,6 +70,9 @@ impl fmt::Display for RejectReason {
                 write!(f, "no listener on this node is known for {key}")
             }
             Self::NoEndpoints(key) => write!(f, "{key} has no endpoint that could answer"),
+            Self::NoLeader(key) => {
+                write!(f, "the traffic policy of {key} is `leader`, and no endpoint that could answer holds its Lease")
+            }
             Self::NoLocalEndpoints(key) => {
                 write!(f, "{key} wants this traffic to stay on its node (policy Local), and has no endpoint here")
             }
@@ -98,6 +101,7 @@ impl fmt::Display for ExclusionReason {
             }
             Self::ZoneHints(zones) => write!(f, "its hints are for zone {}, and others are for this one", names(zones)),
             Self::ClusterIp => f.write_str("its address is the cluster IP of a Service: traffic would loop"),
+            Self::NotLeader => f.write_str("its Pod does not hold the Lease of the leader"),
             Self::SourceRanges => f.write_str("the sender is in none of the loadBalancerSourceRanges"),
             Self::Taken(key) => write!(f, "{key} has this address and port"),
             Self::NotServedHere => f.write_str("this node serves node ports on no address of this family"),
@@ -119,9 +123,11 @@ impl fmt::Display for ExclusionReason {
 impl fmt::Display for EndpointTraffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Receives { of: 1, last_resort: false } => f.write_str("all of it"),
-            Self::Receives { of, last_resort: false } => write!(f, "1 of {of}"),
-            Self::Receives { of, last_resort: true } => write!(f, "1 of {of}, terminating: no ready endpoint is left"),
+            Self::Receives { of: 1, last_resort: false, .. } => f.write_str("all of it"),
+            Self::Receives { share, of, last_resort: false } => write!(f, "{share} of {of}"),
+            Self::Receives { share, of, last_resort: true } => {
+                write!(f, "{share} of {of}, terminating: no ready endpoint is left")
+            }
             Self::Excluded(out) => out.fmt(f),
         }
     }

@@ -6,6 +6,7 @@ mod invalid_input;
 mod layer7;
 mod matrix;
 mod node;
+mod policies;
 mod properties;
 mod reading;
 mod redirects;

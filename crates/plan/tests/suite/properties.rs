@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY};
+use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY, LEADER_LEASE, TRAFFIC_POLICY, ZONE_WEIGHTS};
 use api::view::{EndpointSlice, Node, Service, ServiceCidr};
 use plan::oracle::{Outcome, Packet, judge};
 use plan::{
@@ -111,7 +111,19 @@ fn service() -> impl Strategy<Value = Said> {
         (policy(), policy(), select(vec!["ClientIP", "None"])),
         some_of(&["203.0.113.0/24", "192.0.2.0/24", "2001:db8::/32", "0.0.0.0/0"]),
         ports,
-        (any::<bool>(), select(vec![json!({}), json!({BACKEND_PROTOCOL: "http"}), json!({GATEWAY: "public"})])),
+        (
+            any::<bool>(),
+            select(vec![
+                json!({}),
+                json!({BACKEND_PROTOCOL: "http"}),
+                json!({GATEWAY: "public"}),
+                json!({TRAFFIC_POLICY: "round-robin"}),
+                json!({TRAFFIC_POLICY: "least-connections"}),
+                json!({TRAFFIC_POLICY: "maglev"}),
+                json!({TRAFFIC_POLICY: "weighted", ZONE_WEIGHTS: "x=3"}),
+                json!({TRAFFIC_POLICY: "leader", LEADER_LEASE: "l"}),
+            ]),
+        ),
     )
         .prop_map(
             |(name, kind, cluster, (external, lb), (etp, itp, affinity), ranges, ports, (gone, annotations))| {

@@ -29,7 +29,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         let settings = (&arguments.proxy, &arguments.ingress, &arguments.access_log);
         let gateway = Gateway::start(Arc::new(remote.clone()), &remote, settings, proxies)?;
         let environment = Environment {
-            source: &remote,
+            source: Arc::new(remote.clone()),
             redirects: gateway.redirects(),
             remote: &remote,
             pods: &arguments.cluster_cidr,

@@ -71,7 +71,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
         let proxies = !rootless;
         let gateway = Gateway::start(api.source.clone(), &api.remote, (&proxying, &settings.ingress, &log), proxies)?;
         let environment = Environment {
-            source: &*api.source,
+            source: api.source.clone(),
             redirects: gateway.redirects(),
             remote: &api.remote,
             pods: &settings.cluster_cidr,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use plan::oracle::Outcome;
 use plan::why::{Candidate, EndpointTraffic, Port, TrafficPath, Unassigned};
-use plan::{Frontend, PortKey, RedirectedFrontends};
+use plan::{Frontend, Policy, PortKey, RedirectedFrontends};
 use serde_json::{Value, json};
 
 use super::super::cluster::finding_lines;
@@ -68,7 +68,9 @@ fn policies(answer: &Answer) -> String {
     };
     let ranges = spec.load_balancer_source_ranges.join(", ");
     let ranges = if ranges.is_empty() { ranges } else { format!("; its load balancer lets in {ranges}") };
-    format!("traffic from inside {internal}{external}{affinity}{ranges}")
+    let policy = answer.explanation.ports.first().map(|port| port.planned.balancing.policy()).unwrap_or_default();
+    let balancing = if policy == Policy::Random { String::new() } else { format!("; load balancing {policy}") };
+    format!("traffic from inside {internal}{external}{balancing}{affinity}{ranges}")
 }
 
 /// Whether the kernel of the node has the planned rules, as it reports.
@@ -212,7 +214,7 @@ fn path_json(path: &TrafficPath) -> Value {
 
 fn traffic_json(path: &TrafficPath, traffic: &EndpointTraffic) -> Value {
     let (share, why) = match traffic {
-        EndpointTraffic::Receives { of, .. } => (json!(format!("1/{of}")), Value::Null),
+        EndpointTraffic::Receives { share, of, .. } => (json!(format!("{share}/{of}")), Value::Null),
         EndpointTraffic::Excluded(out) => (Value::Null, json!(out.to_string())),
     };
     json!({"frontend": frontend(&path.frontend), "sender": path.sender.to_string(), "share": share, "why": why})

@@ -93,11 +93,13 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
     planner
 }
 
-/// The Service of the rules of a port. Redirected load-balancer addresses have none: the listeners of the gateway are not
-/// known here.
-pub(super) fn owner(key: &PortKey) -> String {
+/// The Service of the rules of a port. Redirected load-balancer addresses and ports of leaders have none: the listeners of the
+/// gateway and the holders of Leases are not known here.
+pub(super) fn owner(plan: &Plan, key: &PortKey) -> String {
+    let is_led = plan.ports.get(key).is_some_and(|port| port.balancing.is_exclusive());
     match key.redirected {
         Some(RedirectedFrontends::LoadBalancer) => key.to_string(),
+        _ if is_led => key.to_string(),
         Some(RedirectedFrontends::ClusterIp) | None => key.service.to_string(),
     }
 }
@@ -199,7 +201,7 @@ impl Places {
         for (key, port) in &plan.ports {
             let family = if key.family == api::ip::Family::V4 { Family::Ip } else { Family::Ip6 };
             let mut add = |by_node_port, parts: &[Part], frontend: String| {
-                let (start, service) = (Key::new(parts).start, owner(key));
+                let (start, service) = (Key::new(parts).start, owner(plan, key));
                 places.push(Place { family, by_node_port, start, service, frontend });
             };
             let number = Part::Protocol(key.protocol.number());
