@@ -118,7 +118,7 @@ impl Observed {
                 match api::view::parse::<Lease>(&object.value) {
                     Ok(lease) => self.renew(lease, now),
                     Err(error) => {
-                        tracing::warn!(lease = object.key(), %error, "cannot parse Lease; ignoring this version")
+                        tracing::warn!(lease = object.key(), %error, "cannot parse Lease; ignoring this version");
                     }
                 }
             }

@@ -12,7 +12,10 @@ use api::ip::Family;
 use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY, LEADER_LEASE, TRAFFIC_POLICY, ZONE_WEIGHTS};
 use kernel::nft::fake::{End, Fate, Packet as KernelPacket};
 use plan::oracle::{Outcome, Packet, judge};
-use plan::{Balancing, LocalDetector, Options, Plan, Planner, Policy, Protocol, Redirect, RedirectedFrontends, ServicePortName, Update};
+use plan::{
+    Balancing, LocalDetector, Options, Plan, Planner, Policy, Protocol, Redirect, RedirectedFrontends, ServicePortName,
+    Update,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -203,6 +206,7 @@ pub(crate) fn layer7_service() -> ServiceSpec {
         lb_ip: false,
         ranges: 0,
         gateway: false,
+        policy: Policy::Random,
         endpoints: vec![(3, 0)],
     }
 }

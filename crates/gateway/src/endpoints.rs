@@ -80,6 +80,7 @@ fn location(endpoint: &Endpoint) -> Location {
     let hints = endpoint.hints.as_ref();
     Location {
         node: endpoint.node_name.clone(),
+        zone: endpoint.zone.clone(),
         zones: hints.map(|hints| names(&hints.for_zones)).unwrap_or_default(),
         nodes: hints.map(|hints| names(&hints.for_nodes)).unwrap_or_default(),
     }

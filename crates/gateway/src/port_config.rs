@@ -136,7 +136,7 @@ impl PortConfig {
         };
         let logged = LoggedConnection::new(Arc::clone(log), client, self.number, gateway);
         Some(match service {
-            Some(service) => logged.to_service(service),
+            Some(service) => logged.with_service(service),
             None => logged,
         })
     }

@@ -11,8 +11,8 @@ use anyhow::{bail, ensure};
 use api::view::Service;
 use ipnet::IpNet;
 use plan::{
-    DataPlane, LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, RedirectedFrontends, ServicePortName,
-    Update, lenient_ranges,
+    DataPlane, LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, RedirectedFrontends,
+    ServicePortName, Update, lenient_ranges,
 };
 use serde_json::Value;
 

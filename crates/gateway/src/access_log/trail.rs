@@ -116,7 +116,7 @@ impl LoggedConnection {
     }
 
     /// The same connection, to a Service at layer 7.
-    pub(crate) fn to_service(self, service: Arc<str>) -> Self {
+    pub(crate) fn with_service(self, service: Arc<str>) -> Self {
         Self { parent_service: Some(service), ..self }
     }
 

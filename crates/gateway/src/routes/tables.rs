@@ -74,7 +74,7 @@ pub(crate) enum PortTable {
         rules: Arc<IngressRules>,
     },
     /// A port of a Service.
-    Mesh(MeshTable),
+    Mesh(Arc<MeshTable>),
 }
 
 /// A listener.
@@ -142,7 +142,7 @@ impl PortTable {
     pub(super) fn insert(&mut self, listener: &Arc<RoutedListener>) {
         let mut hosts = match self {
             Self::Http(hosts) | Self::Tls(hosts) => std::mem::take(hosts),
-            Self::Closed | Self::Stream(_) | Self::Ingress { .. } => HostMap::default(),
+            Self::Closed | Self::Stream(_) | Self::Ingress { .. } | Self::Mesh(_) => HostMap::default(),
         };
         hosts.insert(listener.config.hostname.as_deref(), Arc::clone(listener));
         *self = match listener.config.protocol {
@@ -161,7 +161,7 @@ impl PortTable {
                 hosts.remove(listener.config.hostname.as_deref());
                 hosts.is_empty()
             }
-            Self::Closed | Self::Stream(_) | Self::Ingress { .. } => true,
+            Self::Closed | Self::Stream(_) | Self::Ingress { .. } | Self::Mesh(_) => true,
         };
         if is_empty {
             *self = Self::Closed;

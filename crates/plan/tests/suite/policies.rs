@@ -35,7 +35,7 @@ fn slice(count: usize, in_zone_a: usize) -> Update {
         json!({
             "addresses": [format!("10.244.{}.{}", 2 + number / 200, number % 200 + 1)],
             "zone": if number < in_zone_a { "a" } else { "b" },
-            "nodeName": if number % 2 == 0 { "here" } else { "there" },
+            "nodeName": if number.is_multiple_of(2) { "here" } else { "there" },
             "targetRef": {"kind": "Pod", "name": format!("p{number}")},
         })
     };

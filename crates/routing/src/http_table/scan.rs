@@ -93,7 +93,7 @@ fn value_holds(kind: MatchKind, expected: &str, value: &[u8]) -> bool {
 }
 
 /// Conditions of which the first for each name counts.
-fn first_of_each<'a>(all: &'a [NamedMatch], key: impl Fn(&str) -> String) -> Vec<&'a NamedMatch> {
+fn first_of_each(all: &[NamedMatch], key: impl Fn(&str) -> String) -> Vec<&NamedMatch> {
     let is_first =
         |(at, one): &(usize, &NamedMatch)| !all[..*at].iter().any(|other| key(&other.name) == key(&one.name));
     all.iter().enumerate().filter(is_first).map(|(_, one)| one).collect()

@@ -135,7 +135,7 @@ impl Port {
 
     fn store(&self, table: MeshTable) {
         if let Serving::Routes(routed) = &self.port_config.serving {
-            routed.table.store(Arc::new(PortTable::Mesh(table)));
+            routed.table.store(Arc::new(PortTable::Mesh(Arc::new(table))));
         }
     }
 

@@ -70,8 +70,7 @@ fn parents_that_are_not_ours_are_left_out() {
         "foreign",
         json!({ "gatewayClassName": "foreign", "listeners": [listener("web", 80, "HTTP", "All")] }),
     );
-    let parents =
-        json!([{ "name": "foreign" }, { "name": "missing" }, { "group": "example.com", "kind": "Service", "name": "web" }]);
+    let parents = json!([{ "name": "foreign" }, { "name": "missing" }, { "group": "example.com", "kind": "Service", "name": "web" }]);
     world.put("HTTPRoute", "r", route(parents, json!([]), web()));
     assert_eq!(world.route(RouteKind::Http, "r").parents, []);
     world.gateway("missing", json!([listener("web", 80, "HTTP", "All")]));

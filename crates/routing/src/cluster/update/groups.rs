@@ -1,7 +1,6 @@
 //! Gateways with their ListenerSets. A Gateway may have thousands of sets, so each is derived for itself, from what decides
 //! about it; only counts and the list of all listeners belong to the group as a whole.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::change::Touched;
@@ -79,7 +78,7 @@ impl Cluster {
             let (conflicts, overlaps) = cluster.coexistence_of(reader, &owner, claim);
             let accepted = |class: &str| cluster.classes.get(class).is_some_and(|class| class.accepted.holds());
             let facts = group::read(reader, claim, accepted)?;
-            let count = |listener: &ListenerId| cluster.attached.get(listener).map_or(0, BTreeMap::len);
+            let count = |listener: &ListenerId| cluster.count(&listener.clone().into());
             Some(group::judge(&facts, (conflicts, overlaps), old.as_ref(), count))
         });
         if old.as_ref().map(|group| &group.state) != new.as_ref().map(|group| &group.state) {
@@ -110,7 +109,7 @@ impl Cluster {
             reader.note(Input::Standing(Arc::clone(&claim.gateway)));
             let standing = cluster.groups.get(&claim.gateway)?.standing();
             let (conflicts, overlaps) = cluster.coexistence_of(reader, &owner, claim);
-            let count = |listener: &ListenerId| cluster.attached.get(listener).map_or(0, BTreeMap::len);
+            let count = |listener: &ListenerId| cluster.count(&listener.clone().into());
             Some(group::set(key, claim, (conflicts, overlaps), standing, old.as_ref(), count))
         });
         if old.as_ref().map(|set| &set.state) != new.as_ref().map(|set| &set.state) {

@@ -36,15 +36,15 @@ fn pod(program: &str, version: &str) -> Value {
 
 /// The Deployment of the backend, of this version.
 pub(super) fn deployment(program: &str, version: &str) -> Value {
-    replicas("images", 3, pod(program, version))
+    replicas("images", 3, &pod(program, version))
 }
 
 /// The Deployment of the canary: one Pod of the next version.
 pub(super) fn next(program: &str) -> Value {
-    replicas(NEXT, 1, pod(program, "v3"))
+    replicas(NEXT, 1, &pod(program, "v3"))
 }
 
-fn replicas(app: &str, count: u8, pod: Value) -> Value {
+fn replicas(app: &str, count: u8, pod: &Value) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": app},
