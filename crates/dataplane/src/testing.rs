@@ -26,7 +26,7 @@ pub(crate) const NODE_IPS: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
 /// Number of the Service that is redirected to the endpoints of another.
 const DIRECT: u8 = 3;
 /// Numbers of the Services whose TCP ports are served at layer 7.
-const LAYER7: [u8; 2] = [2, 1];
+const LAYER7: [u8; 2] = [2, DIRECT];
 /// Where they are served.
 const LAYER7_LISTENERS: [&str; 2] = ["10.244.0.6:42000", "[fd00:10:244::6]:42000"];
 

@@ -130,15 +130,16 @@ impl PortConfig {
     /// What the access log is to know of a connection; none without a log.
     pub(crate) fn logged(&self, client: SocketAddr) -> Option<LoggedConnection> {
         let log = self.access_log.as_ref()?;
-        let (gateway, service) = match &self.serving {
-            Serving::Service(_) => (None, None),
-            Serving::Routes(port) => (port.gateway().cloned(), port.service().map(|service| Arc::clone(&service.key))),
+        let routed = match &self.serving {
+            Serving::Service(_) => None,
+            Serving::Routes(port) => Some(port),
         };
-        let logged = LoggedConnection::new(Arc::clone(log), client, self.number, gateway);
-        Some(match service {
-            Some(service) => logged.with_service(service),
-            None => logged,
-        })
+        let gateway = routed.and_then(|port| port.gateway()).cloned();
+        let mut logged = LoggedConnection::new(Arc::clone(log), client, self.number, gateway);
+        if let Some(service) = routed.and_then(|port| port.service()) {
+            logged.parent_service(&service.key);
+        }
+        Some(logged)
     }
 
     /// Idle timeout of requests, responses and keep-alive connections.

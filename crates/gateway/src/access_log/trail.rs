@@ -115,9 +115,9 @@ impl LoggedConnection {
         }
     }
 
-    /// The same connection, to a Service at layer 7.
-    pub(crate) fn with_service(self, service: Arc<str>) -> Self {
-        Self { parent_service: Some(service), ..self }
+    /// Notes the Service at layer 7 that it is to.
+    pub(crate) fn parent_service(&mut self, service: &Arc<str>) {
+        self.parent_service = Some(Arc::clone(service));
     }
 
     /// Notes where it is from.
