@@ -74,6 +74,10 @@ const PARTS: [&str; 12] = [
     "5 \r\nhello\r\n",
 ];
 
+/// What DATA contains: among others a message of gRPC, and what would be another request by HTTP/1.1.
+const BODIES: [&[u8]; 5] =
+    [b"hello", b"", b"\0\0\0\0\x05hello", b"0\r\n\r\nGET /evil HTTP/1.1\r\nHost: a\r\n\r\n", &[b'x'; 600]];
+
 /// Requests, one after the other.
 pub fn http1(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut sent = Vec::new();
@@ -200,13 +204,7 @@ fn block(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
 }
 
 fn data(input: &mut Unstructured<'_>, stream: u32, sent: &mut Vec<u8>) -> Result<()> {
-    let bytes = input.choose(&[
-        &b"hello"[..],
-        b"",
-        b"\0\0\0\0\x05hello",
-        b"0\r\n\r\nGET /evil HTTP/1.1\r\nHost: a\r\n\r\n",
-        &[b'x'; 600],
-    ])?;
+    let bytes = *input.choose(&BODIES)?;
     let (flags, payload) = match input.int_in_range(0..=3u8)? {
         0 => (8, [&[2][..], bytes, &[0; 2]].concat()),
         _ => (0, bytes.to_vec()),
