@@ -1,14 +1,20 @@
 //! Ingresses with annotations of ingress-nginx, and a request: the gateway does not depend on the order in which Ingresses come, its rules are
 //! limited in number, what a rule makes of the request can be sent, and nothing remains of Ingresses that are deleted.
+//!
+//! An input that begins with `[` contains JSON, a zero byte and the head of a request; any other one chooses them.
 #![no_main]
+
+#[path = "annotations/chosen.rs"]
+mod chosen;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use api::view::{Ingress, Service};
 use common::Head;
 use http::HeaderValue;
+use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 use routing::cluster::SecretState;
 use routing::filters::Filters;
@@ -25,17 +31,19 @@ const CLASS: &str = "waypost";
 const MOST: usize = 8;
 
 /// A cluster with the class, two Services and a certificate.
-fn cluster() -> Ingresses {
+static CLUSTER: LazyLock<Ingresses> = LazyLock::new(|| {
     let mut all = Ingresses::new(Options::default());
     let class = json!({"metadata": {"name": CLASS}, "spec": {"controller": api::view::ingress::CONTROLLER}});
     let class = serde_json::from_value(class).expect("a class");
     all.apply(Change::Class(CLASS.into(), Some(Arc::new(class))));
-    for name in ["a", "b"] {
-        all.apply(Change::Service(format!("web/{name}").into(), Some(Arc::new(service(name)))));
+    for service in &*SERVICES {
+        all.apply(Change::Service(service.metadata.key().into(), Some(Arc::new(service.clone()))));
     }
     all.apply(Change::Secret("web/tls".into(), Some(SecretState::Certificate)));
     all
-}
+});
+
+static SERVICES: LazyLock<[Service; 2]> = LazyLock::new(|| ["a", "b"].map(service));
 
 fn service(name: &str) -> Service {
     let ports = json!([{"name": "web", "port": 80}, {"name": "tls", "port": 443}]);
@@ -43,10 +51,17 @@ fn service(name: &str) -> Service {
     serde_json::from_value(object).expect("a Service")
 }
 
-fuzz_target!(|data: &[u8]| {
+/// The Ingresses and the request of an input.
+fn read(data: &[u8]) -> Option<(Vec<Ingress>, Head)> {
+    if data.first() != Some(&b'[') {
+        return chosen::choose(&mut Unstructured::new(data)).ok();
+    }
     let (objects, request) = common::halves(data);
-    let Ok(mut ingresses) = serde_json::from_slice::<Vec<Ingress>>(objects) else { return };
-    let Some(request) = common::head(request) else { return };
+    Some((serde_json::from_slice(objects).ok()?, common::head(request)?))
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((mut ingresses, request)) = read(data) else { return };
     ingresses.truncate(MOST);
     for ingress in &mut ingresses {
         // In the namespace of the Services, and of the class: everything else is not served.
@@ -57,9 +72,9 @@ fuzz_target!(|data: &[u8]| {
     if keys.len() != ingresses.len() {
         return;
     }
-    let _ = convert::convert(&ingresses, &[service("a"), service("b")], CLASS);
+    let _ = convert::convert(&ingresses, &*SERVICES, CLASS);
 
-    let (mut all, mut reversed) = (cluster(), cluster());
+    let (mut all, mut reversed) = (CLUSTER.clone(), CLUSTER.clone());
     let add = |all: &mut Ingresses, ingress: &Ingress| {
         all.apply(Change::Ingress(ingress.metadata.key().into(), Some(Arc::new(ingress.clone()))));
     };
@@ -81,7 +96,7 @@ fuzz_target!(|data: &[u8]| {
     for key in keys {
         all.apply(Change::Ingress(key, None));
     }
-    assert_eq!(all.gateway(CLASS), cluster().gateway(CLASS), "something remains of deleted Ingresses");
+    assert_eq!(all.gateway(CLASS), CLUSTER.gateway(CLASS), "something remains of deleted Ingresses");
 });
 
 /// What the rule makes of the request.
@@ -93,7 +108,7 @@ fn apply(rule: &Rule, request: &Head) {
     }
     let Some(policy) = &rule.policy else { return };
     let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    policy.admits(client);
+    let _ = policy.admits(client);
     let values = RequestValues {
         scheme: "http",
         authority: &request.host,

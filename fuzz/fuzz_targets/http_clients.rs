@@ -1,15 +1,21 @@
 //! What clients of a Gateway send by HTTP/1.1 or HTTP/2, through the code that serves sockets: responses can be parsed and are limited in size,
 //! and the pod receives requests that are valid, unambiguous, and made by the Gateway.
 //!
-//! Bits of the first byte: 1 is HTTP/2, 2 sends the preface of HTTP/2 and empty SETTINGS first, so that the input begins with frames.
+//! Bits of the first byte: 1 is HTTP/2, 2 sends the preface of HTTP/2 and empty SETTINGS first, so that the input begins with frames, 4 means that
+//! the input chooses messages instead of containing them. The other bits choose how the pod answers.
 #![no_main]
 
+#[path = "http_clients/messages.rs"]
+mod messages;
 #[path = "http_clients/pod.rs"]
 mod pod;
+#[path = "http_clients/responses.rs"]
+mod responses;
 
 use std::sync::{LazyLock, Mutex};
 
 use gateway::InMemoryGateway;
+use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 use routing::model::{Backend, BackendProtocol, Matches, RouteId, RouteKind, Rule, ServiceTarget, Target};
 use serde_json::{Value, json};
@@ -95,14 +101,23 @@ fn rule(index: usize, matches: &Value, filters: &[Value], service: &str) -> Rule
 fuzz_target!(|data: &[u8]| {
     let Some((flags, data)) = data.split_first() else { return };
     let (is_h2, has_preface) = (flags & 1 != 0, flags & 3 == 3);
-    let sent = if has_preface { [PREFACE, SETTINGS, data].concat() } else { data.to_vec() };
+    let chosen = match flags & 5 {
+        4 => messages::http1(&mut Unstructured::new(data)),
+        5 => messages::http2(&mut Unstructured::new(data)),
+        _ => Ok(data.to_vec()),
+    };
+    let Ok(chosen) = chosen else { return };
+    let sent = if has_preface { [PREFACE, SETTINGS, &chosen].concat() } else { chosen };
+    pod::will_answer(flags >> 3);
     let world = WORLD.lock().expect("one at a time");
     let received = world.runtime.block_on(exchange(&world.gateway, &sent, is_h2));
     // The shortest request is a dozen bytes by HTTP/2, and the longest response of the Gateway's own some hundred.
     assert!(received.len() <= BUFFER + 64 * sent.len(), "{} bytes for {}", received.len(), sent.len());
+    let hidden = received.windows(pod::HIDDEN.len()).any(|part| part == pod::HIDDEN.as_bytes());
+    assert!(!hidden, "what no request asked for: {}", received.escape_ascii());
     match is_h2 {
         true => frames(&received),
-        false => assert!(received.is_empty() || received.starts_with(b"HTTP/1."), "{}", received.escape_ascii()),
+        false => responses::check(&received),
     }
 });
 

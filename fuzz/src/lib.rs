@@ -1,6 +1,11 @@
-//! What the targets share: which kind an input is about, objects for patches to work on, and heads of requests.
+//! What the targets share: which kind an input is about, objects for patches to work on, heads of requests, and what must hold of filters.
 //!
 //! The first byte of an input picks a kind, so that one corpus serves all of them.
+
+pub mod filters;
+mod requests;
+
+pub use requests::{PATHS, Requested, requested};
 
 use api::kind::Kind;
 use api::kinds::KINDS;
@@ -49,10 +54,14 @@ pub fn sample(kind: &Kind) -> Value {
             "ports": [{"name": "a", "port": 80, "protocol": "TCP"}],
         }),
         "Endpoints" => json!({"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"name": "a", "port": 80}]}]}),
-        "Node" => json!({"spec": {"podCIDRs": ["10.0.0.0/24"]}, "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.9"}]}}),
+        "Node" => {
+            json!({"spec": {"podCIDRs": ["10.0.0.0/24"]}, "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.9"}]}})
+        }
         "ConfigMap" => json!({"data": {"a": "b"}, "binaryData": {"c": "AAEC"}}),
         "ServiceCIDR" => json!({"spec": {"cidrs": ["10.96.0.0/16"]}}),
-        "Lease" => json!({"spec": {"holderIdentity": "h", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}}),
+        "Lease" => {
+            json!({"spec": {"holderIdentity": "h", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}})
+        }
         _ => json!({}),
     };
     if let (Some(object), Value::Object(parts)) = (object.as_object_mut(), parts) {

@@ -46,7 +46,7 @@ pub enum AddressError {
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The server named a URL of another origin.
-    #[error("{0} is not at the server of the directory, and is not contacted")]
+    #[error("{0:.200} is not at the server of the directory, and is not contacted")]
     OtherOrigin(String),
     /// No connection.
     #[error("connecting to {0}: {1}")]

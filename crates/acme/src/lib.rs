@@ -142,6 +142,9 @@ impl Error {
     }
 }
 
+/// Longest description of a problem, in characters: it is logged, and the server decides how long it is.
+const MAX_DESCRIPTION: usize = 1000;
+
 /// A problem document in one line.
 fn describe(problem: &Problem) -> String {
     let own = [problem.detail.as_deref(), problem.r#type.as_deref()];
@@ -149,5 +152,19 @@ fn describe(problem: &Problem) -> String {
     let parts = problem.subproblems.iter().filter_map(|part| part.detail.clone());
     let text = own.chain(parts).collect::<Vec<_>>().join("; ");
     // It is shown to users: no control characters of the server.
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MAX_DESCRIPTION).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn problems_are_described_in_a_line_of_limited_length() {
+        let problem = |detail: &str| serde_json::from_value(json!({"type": "t", "detail": detail})).expect("a problem");
+        assert_eq!(describe(&problem("a\nb")), "a b; t");
+        assert_eq!(describe(&problem(&"ä".repeat(100_000))).chars().count(), MAX_DESCRIPTION);
+    }
 }

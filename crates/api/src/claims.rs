@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use crate::ip::Family;
+use crate::node_port_range::NodePortRange;
 
 /// Claims being gathered for one request.
 pub trait Claims {
@@ -35,6 +36,12 @@ pub trait Claims {
 
     /// Gives a node port back.
     fn release_port(&mut self, port: u16);
+
+    /// Reserves a range of node ports for the Services of a namespace, in place of the one it has; none ends the reservation.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    fn reserve_ports(&mut self, namespace: &str, range: Option<NodePortRange>) -> Result<(), ClaimError>;
 }
 
 /// Why a claim fails, with the message that clients see.
@@ -63,6 +70,18 @@ pub enum ClaimError {
     /// The port is outside the range.
     #[error("provided port is not in the valid range. The range of valid ports is {0}")]
     PortOutOfRange(String),
+    /// The namespace of the Service has node ports of its own, and this is none of them.
+    #[error("provided port is not in the range of the namespace. Its range of node ports is {0}")]
+    PortNotOfNamespace(NodePortRange),
+    /// The port is reserved for another namespace.
+    #[error("provided port is reserved: another namespace has the node ports {0}")]
+    PortReserved(NodePortRange),
+    /// A range overlaps that of another namespace, which had it first.
+    #[error("overlaps the node ports {0}, which another namespace reserved first")]
+    RangeReserved(NodePortRange),
+    /// Namespaces would reserve more than half of all node ports.
+    #[error("leaves too few: namespaces may reserve half of all node ports together")]
+    TooManyReserved,
     /// The map of allocations is missing; the repair controller will make it.
     #[error("cannot allocate resources of type {0} at this time")]
     NoMap(&'static str),

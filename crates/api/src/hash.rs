@@ -38,6 +38,20 @@ pub fn fnv1a64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
+/// A well-mixed 64-bit hash of bytes: FNV-1a, whose high bits are weak, and [`mix`]. The same on all nodes and in all releases.
+#[must_use]
+pub fn mixed64(bytes: &[u8]) -> u64 {
+    mix(fnv1a64(bytes))
+}
+
+/// The finalizer of `SplitMix64`: each bit of the result depends on all bits.
+#[must_use]
+pub const fn mix(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +65,12 @@ mod tests {
         ] {
             assert_eq!((fnv1a32(text.as_bytes()), fnv1a64(text.as_bytes())), (short, long), "{text}");
         }
+    }
+
+    #[test]
+    fn mixed_hashes_never_change() {
+        // Nodes of different releases must agree.
+        let hashes = [&b""[..], b"a", b"10.0.0.1:8080"].map(mixed64);
+        assert_eq!(hashes, [0xf52a_15e9_a9b5_e89b, 0x02c0_bdbf_4814_20f8, 0xe6be_330c_3d44_a2e2]);
     }
 }

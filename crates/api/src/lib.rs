@@ -32,6 +32,7 @@ pub mod limit_range;
 pub mod list;
 pub mod meta;
 pub mod names;
+pub mod node_port_range;
 pub mod object;
 pub mod options;
 pub mod patch;

@@ -14,6 +14,7 @@ mod answers;
 mod ledger;
 #[cfg(test)]
 mod tests;
+mod validation;
 mod wanted;
 mod worker;
 
@@ -53,7 +54,7 @@ fn affected_keys(_: &View<'_>, change: &Change, affected: &mut AffectedKeys<'_>)
 }
 
 fn reconcile(view: &View<'_>, _: &str) -> Outcome {
-    let wanted::Requests { wanted, findings } = wanted::all(view);
+    let wanted::Requests { wanted, findings, .. } = wanted::all(view);
     let now = view.now_text();
     let events = findings.iter().map(|finding| {
         let wanted::Finding { requester, reason, message } = finding;

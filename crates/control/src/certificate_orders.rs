@@ -169,11 +169,13 @@ pub struct Pauses {
     pub retry: Duration,
     /// Between the publication of answers and the validation: nodes do not acknowledge what they watch.
     pub propagation: Duration,
+    /// Until an order is given up.
+    pub order: Duration,
 }
 
 impl Default for Pauses {
     fn default() -> Self {
-        Self { retry: Duration::from_secs(120), propagation: Duration::from_secs(2) }
+        Self { retry: Duration::from_secs(120), propagation: Duration::from_secs(2), order: Duration::from_secs(300) }
     }
 }
 

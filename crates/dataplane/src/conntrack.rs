@@ -2,14 +2,15 @@
 //! endpoint.
 //!
 //! Level-triggered: entries are compared with the plan, and those that no new packet would create are deleted. Entries
-//! to an endpoint that still serves stay. TCP connections end by themselves.
+//! to an endpoint that still serves stay. TCP connections end by themselves, except those of Service ports with the policy
+//! `leader`: clients must not keep talking to a former leader, so connections to it are cut ([`cut`]).
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use api::ip::Family;
 use kernel::conntrack::{Conntrack, ConntrackError, Flow};
-use plan::{Backend, Frontend, Plan, Protocol};
+use plan::{Backend, DataPlane, Frontend, Plan, Protocol};
 
 use crate::nft::{FAMILIES, kernel_family};
 
@@ -34,13 +35,40 @@ pub(crate) fn reconcile(
     Ok(removed)
 }
 
+/// Deletes the connections of exclusive Service ports to endpoints that are no longer theirs; returns their number. The next
+/// packet of such a connection is that of a new one to an endpoint that does not know it, which resets it.
+pub(crate) fn cut(conntrack: &mut dyn Conntrack, plan: &Plan) -> Result<usize, ConntrackError> {
+    // The relay ends its own connections.
+    if plan.options.data_plane == DataPlane::Userspace || !plan.ports.values().any(|port| port.balancing.is_exclusive())
+    {
+        return Ok(0);
+    }
+    let is_cut = |family: Family, flow: &Flow| {
+        let Some(protocol) = Protocol::ALL.into_iter().find(|one| one.number() == flow.protocol) else { return false };
+        let (destination, answering) = (flow.original.destination, flow.reply.source);
+        let backend = Backend { ip: answering.ip(), port: answering.port() };
+        let owner = frontend(plan, (family, protocol), destination).and_then(|frontend| plan.owner(&frontend));
+        owner.is_some_and(|(_, port)| port.balancing.is_exclusive() && !port.serving.contains(&backend))
+    };
+    let mut removed = 0;
+    for family in FAMILIES {
+        let flows = conntrack.translated_flows(kernel_family(family))?;
+        let former: Vec<Flow> =
+            flows.into_iter().map(|counted| counted.flow).filter(|flow| is_cut(family, flow)).collect();
+        if !former.is_empty() {
+            removed += conntrack.delete(&former)?;
+        }
+    }
+    Ok(removed)
+}
+
 /// Whether no new packet would create this flow.
 fn is_stale(plan: &Plan, gone: &RemovedFrontends, family: Family, flow: &Flow, by_ipvs: bool) -> bool {
     let (destination, port) = (flow.original.destination.ip(), flow.original.destination.port());
     let answering = if flow.translated || by_ipvs { flow.reply.source } else { flow.original.destination };
     let backend = Backend { ip: answering.ip(), port: answering.port() };
     let translated = answering != flow.original.destination;
-    match frontend(plan, family, destination, port) {
+    match frontend(plan, (family, Protocol::Udp), flow.original.destination) {
         Some(frontend) => serving(plan, frontend).is_some_and(|serving| !serving.contains(&backend)),
         None => {
             let at_address = Frontend::Address(destination, Protocol::Udp, port);
@@ -54,12 +82,13 @@ fn is_stale(plan: &Plan, gone: &RemovedFrontends, family: Family, flow: &Flow, b
 }
 
 /// The frontend of an address and port.
-fn frontend(plan: &Plan, family: Family, ip: IpAddr, port: u16) -> Option<Frontend> {
-    let address = Frontend::Address(ip, Protocol::Udp, port);
+fn frontend(plan: &Plan, (family, protocol): (Family, Protocol), at: SocketAddr) -> Option<Frontend> {
+    let (ip, port) = (at.ip(), at.port());
+    let address = Frontend::Address(ip, protocol, port);
     if plan.frontends.contains_key(&address) {
         return Some(address);
     }
-    let node_port = Frontend::NodePort(family, Protocol::Udp, port);
+    let node_port = Frontend::NodePort(family, protocol, port);
     (plan.node_port_ips.contains(&ip) && plan.frontends.contains_key(&node_port)).then_some(node_port)
 }
 

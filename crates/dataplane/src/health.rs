@@ -27,6 +27,8 @@ pub struct Health {
     state: Mutex<State>,
     checks: watch::Sender<Checks>,
     first_sync: watch::Sender<bool>,
+    /// Number of redirects of cluster IPs that are in the kernel.
+    redirected: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +54,12 @@ pub struct Check {
 
 impl Default for Health {
     fn default() -> Self {
-        Self { state: Mutex::default(), checks: watch::channel(Checks::new()).0, first_sync: watch::channel(false).0 }
+        Self {
+            state: Mutex::default(),
+            checks: watch::channel(Checks::new()).0,
+            first_sync: watch::channel(false).0,
+            redirected: watch::channel(0).0,
+        }
     }
 }
 
@@ -74,6 +81,17 @@ impl Health {
             *checks = fresh;
             changed
         });
+    }
+
+    /// Records how many redirects of cluster IPs are in the kernel.
+    pub(crate) fn set_redirected(&self, count: usize) {
+        self.redirected.send_if_modified(|known| std::mem::replace(known, count) != count);
+    }
+
+    /// Waits until no cluster IP is redirected: connections go to endpoints, without the gateway.
+    pub async fn wait_without_redirects(&self) {
+        // The sender is a field of self and cannot be dropped.
+        let _ = self.redirected.subscribe().wait_for(|count| *count == 0).await;
     }
 
     /// Records a failed sync.

@@ -1,4 +1,5 @@
-//! Watches Services, EndpointSlices, the local Node, ServiceCIDRs and redirects, and sends updates to the sync loop.
+//! Watches Services, EndpointSlices, the local Node, ServiceCIDRs, Leases of leaders and redirects, and sends updates to the
+//! sync loop.
 //!
 //! In: a [`Source`] (the in-process store or a remote API server), and the redirects of this node. Out: messages. After
 //! a relist, objects that are missing are reported as deleted; until the list is complete nothing is deleted.
@@ -17,6 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::leases;
 use crate::sync::Message;
 
 /// The proxy's watches.
@@ -40,8 +42,9 @@ impl Inputs {
     /// # Errors
     /// When one of our selectors is invalid, which is a bug.
     pub fn start(
-        source: &dyn Source,
+        source: &Arc<dyn Source>,
         redirects: watch::Receiver<Arc<BTreeSet<Redirect>>>,
+        leases: watch::Receiver<BTreeSet<Arc<str>>>,
         node: &str,
         out: &Sender<Message>,
     ) -> Result<Self, api::status::Status> {
@@ -61,6 +64,7 @@ impl Inputs {
         let remaining = Arc::new(AtomicUsize::new(watches.len()));
         let (mut watched, mut tasks) = (Vec::new(), JoinSet::new());
         tasks.spawn(forward_redirects(redirects, out.clone()));
+        tasks.spawn(leases::follow(Arc::clone(source), leases, out.clone()));
         for (what, conversion) in watches {
             let watch = source.watch(what);
             watched.push(watch.status());

@@ -20,7 +20,7 @@ use api::ip::Family;
 use kernel::ipvs::{Change, Ipvs as Balancer, IpvsError, Scheduler, Server};
 use kernel::links::{Links, LinksError};
 use kernel::nft::{Nft, NftError};
-use plan::{Plan, ServicePort, Touched};
+use plan::{DataPlane, Plan, Policy, ServicePort, Touched};
 
 pub use host::prepare;
 
@@ -174,7 +174,10 @@ impl<B: Balancer, L: Links, N: Nft> Ipvs<B, L, N> {
 
     /// Removes or drains surplus servers and destinations; returns the number of changes.
     fn remove(&mut self, affected: &Affected) -> Result<usize, BackendError> {
-        let step = |server: &Server| steps::removals(server, self.desired.servers.get(server), self.kernel.get(server));
+        let DesiredState { servers, exclusive, .. } = &self.desired;
+        let step = |server: &Server| {
+            steps::removals(server, servers.get(server), self.kernel.get(server), exclusive.contains(server))
+        };
         let changes: Vec<Change> = affected.servers.iter().flat_map(step).collect();
         let kernel = |server: &&Server| self.kernel.contains_key(server);
         let before: Vec<Server> = affected.servers.iter().filter(kernel).copied().collect();
@@ -214,7 +217,7 @@ impl<B: Balancer, L: Links, N: Nft> Ipvs<B, L, N> {
     /// Surplus destinations of a server.
     fn surplus(&self, server: &Server) -> Vec<SocketAddr> {
         let wanted = self.desired.servers.get(server);
-        let is_surplus = |at: &&SocketAddr| wanted.is_none_or(|wanted| !wanted.destinations.contains(at));
+        let is_surplus = |at: &&SocketAddr| wanted.is_none_or(|wanted| !wanted.destinations.contains_key(*at));
         let kernel = self.kernel.get(server).into_iter().flat_map(|kernel| kernel.destinations.keys());
         kernel.filter(is_surplus).copied().collect()
     }
@@ -258,6 +261,15 @@ impl<B: Balancer, L: Links, N: Nft> Backend for Ipvs<B, L, N> {
 
     fn is_ipvs(&self) -> bool {
         true
+    }
+
+    fn data_plane(&mut self) -> DataPlane {
+        let mut lacks = |policy: &Policy| {
+            let scheduler = servers::scheduler_of(*policy).filter(|scheduler| *scheduler != self.config.scheduler);
+            let settings = scheduler.map(|scheduler| scheduler.settings(None));
+            settings.is_some_and(|settings| kernel::ipvs::probe(&mut self.balancer, &settings).is_err())
+        };
+        DataPlane::Ipvs { missing: Policy::ALL.into_iter().filter(|policy| lacks(policy)).collect() }
     }
 
     fn sync(&mut self, plan: &Plan, scope: &SyncScope) -> Result<SyncStats, BackendError> {

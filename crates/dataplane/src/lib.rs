@@ -10,6 +10,7 @@ pub mod health;
 pub mod inputs;
 pub mod iptables;
 pub mod ipvs;
+mod leases;
 pub mod metrics;
 pub mod nft;
 pub mod nftables;
@@ -22,7 +23,7 @@ pub mod userspace;
 
 use std::time::Duration;
 
-use plan::{Plan, Problem, ServicePort, Touched};
+use plan::{DataPlane, Plan, Problem, ServicePort, Touched};
 
 /// What a sync must write.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,6 +64,11 @@ pub trait Backend: Send {
     /// Whether IPVS balances connections instead of netfilter NAT.
     fn is_ipvs(&self) -> bool {
         false
+    }
+
+    /// The load-balancing policies that it can apply.
+    fn data_plane(&mut self) -> DataPlane {
+        DataPlane::of_mode(self.mode())
     }
 
     /// Makes the kernel match the plan. On failure the previous state stays in force.

@@ -12,6 +12,8 @@ mod delta;
 mod elements;
 mod fragment;
 mod ipvs;
+mod layer7;
+mod private;
 mod program;
 pub(crate) mod redirect;
 mod ruleset;
@@ -24,6 +26,7 @@ mod text;
 pub(crate) use delta::{Changes, kernel_family};
 pub(crate) use fragment::Routing;
 pub(crate) use ipvs::{ADDRESSES, SERVERS, address_key, server_from, server_key};
+pub use layer7::redirected_cluster_ips;
 pub(crate) use program::{FAMILIES, Program};
 #[cfg(test)]
 pub(crate) use shapes::Shape;

@@ -18,7 +18,7 @@ impl NoLocalEndpoints {
     /// Updates one port that was added, changed or deleted.
     pub(crate) fn update(&mut self, plan: &Plan, key: &PortKey) {
         let port = plan.ports.get(key).filter(|port| port.has_any && port.local.is_empty());
-        set_member(&mut self.internal, key, port.is_some_and(|port| port.internal_local));
+        set_member(&mut self.internal, key, port.is_some_and(|port| port.internal_local && port.cluster_ip.is_some()));
         set_member(&mut self.external, key, port.is_some_and(|port| port.external_local && port.is_external()));
     }
 

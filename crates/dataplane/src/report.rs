@@ -49,6 +49,8 @@ pub struct Snapshot {
     pub synced: bool,
     /// Open problems.
     pub problems: Vec<Problem>,
+    /// Leases that traffic policies name, and their holders.
+    pub leaders: BTreeMap<Arc<str>, Option<Box<str>>>,
     /// The requested ports.
     pub ports: Vec<PortStatus>,
 }
@@ -110,6 +112,7 @@ pub fn report(snapshot: &Snapshot, last_sync: &LastSync, traffic: &Traffic) -> V
     json!({
         "node": snapshot.options.node_name, "mode": snapshot.mode, "synced": snapshot.synced,
         "syncedAt": last_sync.at.map(|at| at.to_string()), "options": options(snapshot), "services": services,
+        "leaders": snapshot.leaders.iter().map(|(lease, holder)| (lease.to_string(), json!(holder))).collect::<Map<_, _>>(),
     })
 }
 
@@ -171,7 +174,8 @@ fn port(status: &PortStatus, shares: Option<&StatsByPort<'_>>, accounting: bool)
         .collect();
     json!({
         "name": &*key.port, "protocol": key.protocol.as_str(), "family": key.family.as_str(), "port": port,
-        "redirected": key.redirected, "redirect": status.port.redirect.as_deref().map(redirect),
+        "policy": status.port.balancing.policy().name(),
+        "redirected": key.redirected.is_some(), "redirect": status.port.redirect.as_deref().map(redirect),
         "frontends": status.frontends.iter().map(frontend).collect::<Vec<_>>(), "backends": backends,
     })
 }
@@ -180,6 +184,7 @@ fn port(status: &PortStatus, shares: Option<&StatsByPort<'_>>, accounting: bool)
 fn redirect(redirect: &Redirect) -> Value {
     let name = |name: &ServicePortName| json!({"service": &*name.service, "port": &*name.port});
     json!({
+        "frontends": redirect.frontends.as_str(),
         "listener": redirect.listener.to_string(), "direct": redirect.direct.as_ref().map(name),
         "backends": redirect.backends.iter().map(name).collect::<Vec<_>>(),
     })

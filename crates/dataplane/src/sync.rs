@@ -17,6 +17,7 @@ use api::view::annotations::LAST_CHANGE_TRIGGER_TIME;
 use jiff::Timestamp;
 use kernel::conntrack::Conntrack;
 use plan::{Frontend, Planner, PortKey, Problem, Protocol, Touched, Update};
+use tokio::sync::watch;
 
 use crate::conntrack::{self, RemovedFrontends};
 use crate::health::Health;
@@ -85,6 +86,8 @@ pub struct Dependencies {
     pub health: Arc<Health>,
     /// Metrics of the loop.
     pub metrics: Arc<Metrics>,
+    /// The Leases (`namespace/name`) whose holders are needed.
+    pub leases: watch::Sender<BTreeSet<Arc<str>>>,
     /// Called once per problem while it lasts.
     pub report_problem: Box<dyn FnMut(&Problem) + Send>,
 }
@@ -113,10 +116,14 @@ pub struct SyncLoop {
 struct Pending {
     scope: SyncScope,
     ready: bool,
+    /// Whether the first write waits for the holders of Leases: without them it would cut off the leaders.
+    awaits_leases: bool,
     /// Whether a write is needed.
     dirty: bool,
     removed: RemovedFrontends,
     udp: bool,
+    /// Whether connections to former leaders have to be cut.
+    exclusive: bool,
     /// Trigger times of the pending changes, for the programming latency.
     triggers: Vec<Timestamp>,
     failures: u32,
@@ -127,7 +134,18 @@ struct Pending {
 impl Pending {
     fn empty(scope: SyncScope, not_before: Instant) -> Self {
         let (removed, triggers) = (RemovedFrontends::new(), Vec::new());
-        Self { scope, ready: true, dirty: false, removed, udp: false, triggers, failures: 0, not_before }
+        Self {
+            scope,
+            ready: true,
+            awaits_leases: false,
+            dirty: false,
+            removed,
+            udp: false,
+            exclusive: false,
+            triggers,
+            failures: 0,
+            not_before,
+        }
     }
 
     /// Time until the next attempt.
@@ -136,14 +154,15 @@ impl Pending {
     }
 
     const fn is_due(&self) -> bool {
-        self.dirty && self.ready
+        self.dirty && self.ready && !self.awaits_leases
     }
 }
 
 impl SyncLoop {
     /// A loop that has not synced yet. `sender` sends to it.
     #[must_use]
-    pub fn new(planner: Planner, deps: Dependencies, sender: Sender<Message>) -> Self {
+    pub fn new(mut planner: Planner, mut deps: Dependencies, sender: Sender<Message>) -> Self {
+        planner.update(Update::DataPlane(deps.active.backend.data_plane()));
         let (udp, no_local, reported) = (HashMap::new(), NoLocalEndpoints::default(), BTreeSet::new());
         let (draining, drain, generation) = (Vec::new(), None, Arc::default());
         Self { planner, deps, sender, is_watched: false, draining, drain, generation, udp, no_local, reported }
@@ -153,7 +172,8 @@ impl SyncLoop {
     pub fn run(mut self, messages: &Receiver<Message>) {
         // The kernel may contain rules and stale flows of an earlier run.
         let first = Pending::empty(SyncScope::FullResync, Instant::now());
-        let mut pending = Pending { ready: false, dirty: true, udp: true, ..first };
+        let mut pending =
+            Pending { ready: false, awaits_leases: true, dirty: true, udp: true, exclusive: true, ..first };
         loop {
             let mut next = match messages.recv_timeout(self.wait(&pending)) {
                 Ok(message) => Some(message),
@@ -216,6 +236,9 @@ impl SyncLoop {
             Message::SwitchBackend(next) => self.switch_backend(*next, pending),
             Message::Stop => {}
         }
+        if pending.awaits_leases && pending.ready {
+            pending.awaits_leases = !self.planner.knows_leases();
+        }
         if pending.dirty {
             self.deps.health.queued();
         }
@@ -224,6 +247,7 @@ impl SyncLoop {
     /// Replaces the active backend: its successor writes everything first, then the old one drains.
     fn switch_backend(&mut self, next: ActiveBackend, pending: &mut Pending) {
         self.draining.push(std::mem::replace(&mut self.deps.active, next));
+        self.planner.update(Update::DataPlane(self.deps.active.backend.data_plane()));
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.is_watched = false;
         (pending.scope, pending.dirty) = (SyncScope::FullResync, true);
@@ -250,8 +274,12 @@ impl SyncLoop {
         self.deps.metrics.update_received(&update);
         pending.triggers.extend(trigger(&update));
         let touched = self.planner.update(update);
+        if let Some(needed) = self.planner.changed_leases() {
+            self.deps.leases.send_replace(needed);
+        }
         for key in &touched.ports {
             self.no_local.update(self.planner.plan(), key);
+            pending.exclusive |= self.planner.plan().ports.get(key).is_some_and(|port| port.balancing.is_exclusive());
             if key.protocol == Protocol::Udp {
                 pending.udp = true;
                 self.note_removed_frontends(key, &mut pending.removed);
@@ -313,7 +341,11 @@ impl SyncLoop {
         if pending.udp {
             self.delete_stale_flows(&pending.removed);
         }
+        if pending.exclusive {
+            self.cut_off_former_leaders();
+        }
         self.deps.health.synced(self.planner.plan());
+        self.deps.health.set_redirected(self.planner.redirected_cluster_ips());
         self.deps.metrics.no_local_endpoints(self.no_local.counts());
         let may_have_changed = match &pending.scope {
             SyncScope::FullResync | SyncScope::Tampered => true,
@@ -350,6 +382,16 @@ impl SyncLoop {
             (self.deps.report_problem)(problem);
         }
         self.reported = problems;
+    }
+
+    /// Cuts connections to endpoints that are no longer leaders.
+    fn cut_off_former_leaders(&mut self) {
+        let Some(flows) = &mut self.deps.active.conntrack else { return };
+        match conntrack::cut(&mut **flows, self.planner.plan()) {
+            Ok(0) => {}
+            Ok(connections) => tracing::info!(connections, "cut connections to former leaders"),
+            Err(error) => tracing::warn!(%error, "cannot cut connections to former leaders"),
+        }
     }
 
     /// Deletes UDP flows to endpoints that no longer exist.

@@ -121,10 +121,12 @@ pub mod code {
     pub const PROTOCOL_NOT_DECLARED: &str = "ProtocolNotDeclared";
     /// No source range is of the family of a load balancer's address.
     pub const SOURCES_LACK_FAMILY: &str = "SourceRangesLackFamily";
+    /// The Service asks for layer 7, and a port cannot be served there.
+    pub const NOT_AT_LAYER_7: &str = "NotServedAtLayer7";
 }
 
 /// All codes.
-pub const CODES: [&str; 16] = [
+pub const CODES: [&str; 17] = [
     code::PENDING,
     code::CLASS_NOT_SERVED,
     code::EXTERNAL_NAME_IS_ADDRESS,
@@ -141,4 +143,5 @@ pub const CODES: [&str; 16] = [
     code::NO_SUCH_PORT,
     code::PROTOCOL_NOT_DECLARED,
     code::SOURCES_LACK_FAMILY,
+    code::NOT_AT_LAYER_7,
 ];

@@ -29,6 +29,7 @@ mod policies;
 pub mod request;
 mod rows;
 mod rules;
+mod services;
 mod shadows;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@
 
 mod address;
 mod advice;
+mod app_protocols;
 mod cluster;
 mod coverage;
 mod endpoints;

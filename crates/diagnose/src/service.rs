@@ -7,7 +7,7 @@ use crate::endpoints::unusable;
 use crate::finding::{Finding, Level, Stage, code, healthy};
 use crate::labels::{Selector, selector_text};
 use crate::model::Service;
-use crate::{address, coverage, near_miss, protocols, selected, unselected};
+use crate::{address, app_protocols, coverage, near_miss, protocols, selected, unselected};
 
 /// The message when every port has an endpoint.
 pub(crate) const ALL_PORTS: &str = "every port has a ready endpoint";
@@ -108,7 +108,8 @@ pub fn diagnose<C: Cluster>(cluster: &C, service: &Service) -> Diagnosis {
         let (pods, endpoints) = unselected::find(cluster, service);
         (pods, Some(endpoints))
     };
-    let mut degraded: Vec<Finding> = address::sources(service).into_iter().collect();
+    let mut degraded: Vec<Finding> =
+        address::sources(service).into_iter().chain(app_protocols::find(service)).collect();
     degraded.extend(match service.selector() {
         _ if service.is_external_name() => None,
         Some(selector) if matches!(endpoints, Some(Ok(_))) => protocols::find(cluster, service, selector),

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use api::kinds;
 use api::status::Status;
+use api::view::annotations::LAYER_7;
 use api::view::labels::SERVICE_PROXY_NAME;
 use api::view::{Node, Service};
 use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
 use parking_lot::Mutex;
-use plan::Redirect;
+use plan::{Redirect, RedirectedFrontends};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
@@ -22,6 +23,7 @@ use tokio::time::{Instant, sleep};
 use crate::access_log::AccessLog;
 use crate::annotations::{HINT, gateway_spec};
 use crate::challenges::Challenges;
+use crate::clients::LocalClients;
 use crate::limits::Limits;
 use crate::metrics::GatewayMetrics;
 use crate::objects::parse;
@@ -90,6 +92,12 @@ pub(crate) struct Shared {
     pub(crate) enforcer: Arc<Enforcer>,
     /// Answers to ACME challenges.
     pub(crate) challenges: Arc<Challenges>,
+    /// Who connects from this node.
+    pub(crate) clients: Arc<LocalClients>,
+    /// The zone of the node.
+    pub(crate) zone: watch::Receiver<Option<Box<str>>>,
+    /// Whether some Service asks for layer 7 by an annotation.
+    pub(crate) layer7_wanted: watch::Sender<bool>,
     /// Whether the gateway stops: what the kernel serves by itself stays.
     pub(crate) is_stopping: AtomicBool,
 }
@@ -114,13 +122,17 @@ impl Shared {
         port_config
     }
 
-    /// Publishes the redirects of a Service.
-    pub(crate) fn publish(&self, service: &str, redirects: BTreeSet<Redirect>) {
+    /// Publishes the redirects of these frontends of a Service.
+    pub(crate) fn publish(&self, service: &str, frontends: RedirectedFrontends, redirects: BTreeSet<Redirect>) {
+        if frontends == RedirectedFrontends::ClusterIp && self.is_stopping.load(Relaxed) && !redirects.is_empty() {
+            return;
+        }
+        let is_of_it = |redirect: &&Redirect| *redirect.service == *service && redirect.frontends == frontends;
         self.redirects.send_if_modified(|all| {
-            let is_new = !all.iter().filter(|redirect| *redirect.service == *service).eq(&redirects);
+            let is_new = !all.iter().filter(is_of_it).eq(&redirects);
             if is_new {
                 let all = Arc::make_mut(all);
-                all.retain(|redirect| *redirect.service != *service);
+                all.retain(|redirect| !is_of_it(&redirect));
                 all.extend(redirects);
             }
             is_new
@@ -157,6 +169,8 @@ impl Gateway {
         let node = source.watch(node.optional());
         let at_start = (settings.addresses)();
         let (address_sender, addresses) = watch::channel(Arc::from(at_start.clone()));
+        let (zone_sender, zone) = watch::channel(None);
+        let clients = Arc::new(LocalClients::new(addresses.clone(), Arc::clone(&settings.addresses)));
         let (workers, of_node, own) = (Arc::new(Workers::new()), addresses.clone(), settings.addresses);
         let permits = Box::new(move |address| may_connect(address, &of_node.borrow()) && may_connect(address, &own()));
         let shared = Arc::new(Shared {
@@ -173,10 +187,13 @@ impl Gateway {
             metrics: settings.access_log.as_deref().map(GatewayMetrics::of_log).unwrap_or_default(),
             access_log: settings.access_log,
             challenges: Arc::default(),
+            clients,
+            zone,
+            layer7_wanted: watch::Sender::new(false),
             is_stopping: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();
-        tasks.spawn(watch_node(node, at_start, address_sender));
+        tasks.spawn(watch_node(node, at_start, address_sender, zone_sender));
         tasks.spawn(routes::run(Arc::clone(&source), Arc::clone(&shared)));
         tasks.spawn(watch_services(services, source, Arc::clone(&shared)));
         Ok(Self { shared, tasks })
@@ -194,9 +211,22 @@ impl Gateway {
         self.shared.metrics.clone()
     }
 
+    /// Withdraws the redirects of cluster IPs for good: Services at layer 7 are served at layer 4 once the proxy has followed.
+    /// New connections are accepted until [`Self::stop`].
+    pub fn withdraw(&self) {
+        self.shared.is_stopping.store(true, Relaxed);
+        self.shared.redirects.send_if_modified(|all| {
+            let has_any = all.iter().any(|redirect| redirect.frontends == RedirectedFrontends::ClusterIp);
+            if has_any {
+                Arc::make_mut(all).retain(|redirect| redirect.frontends != RedirectedFrontends::ClusterIp);
+            }
+            has_any
+        });
+    }
+
     /// Stops accepting and waits for open connections to close, up to the drain timeout; then closes the access log.
     pub async fn stop(mut self) {
-        self.shared.is_stopping.store(true, Relaxed);
+        self.withdraw();
         self.tasks.shutdown().await;
         let over = Instant::now() + self.shared.limits.drain;
         let open = || {
@@ -217,15 +247,26 @@ impl Gateway {
     }
 }
 
-/// Watches the addresses of the Node object.
-async fn watch_node(mut watch: Watch, own: Vec<IpAddr>, sender: watch::Sender<Arc<[IpAddr]>>) {
+/// Watches the addresses and the zone of the Node object.
+async fn watch_node(
+    mut watch: Watch,
+    own: Vec<IpAddr>,
+    sender: watch::Sender<Arc<[IpAddr]>>,
+    zone_sender: watch::Sender<Option<Box<str>>>,
+) {
     loop {
-        let named = match watch.next().await {
-            Event::InitApply(object) | Event::Apply(object) => parse::<Node>(&object).map(|node| node.addresses()),
-            Event::Delete(_) => Some(Vec::new()),
+        let node = match watch.next().await {
+            Event::InitApply(object) | Event::Apply(object) => parse::<Node>(&object),
+            Event::Delete(_) => Some(Node::default()),
             Event::Init | Event::InitDone => None,
         };
-        let Some(mut all) = named else { continue };
+        let Some(node) = node else { continue };
+        zone_sender.send_if_modified(|zone| {
+            let is_new = zone.as_deref() != node.zone();
+            *zone = node.zone().map(Into::into);
+            is_new
+        });
+        let mut all = node.addresses();
         all.extend(own.iter().copied().filter(|ip| !all.contains(ip)).collect::<Vec<_>>());
         let all: Arc<[IpAddr]> = all.into();
         sender.send_if_modified(|known| {
@@ -250,6 +291,9 @@ async fn watch_services(mut watch: Watch, source: Arc<dyn Source>, shared: Arc<S
         match event {
             Event::InitApply(object) | Event::Apply(object) => {
                 let key: Box<str> = object.key().into();
+                if contains(&object, LAYER_7.as_bytes()) {
+                    shared.layer7_wanted.send_if_modified(|wanted| !std::mem::replace(wanted, true));
+                }
                 let Some(service) = gateway_service(&object) else {
                     stop_worker(&key, &mut workers_by_key, &mut stopping);
                     continue;
@@ -290,9 +334,14 @@ fn stop_worker(
     }
 }
 
+/// Whether an object may have an annotation: whether its text occurs anywhere.
+fn contains(object: &Object, annotation: &[u8]) -> bool {
+    object.value.windows(annotation.len()).any(|part| part == annotation)
+}
+
 /// Parses a Service that uses the gateway.
 fn gateway_service(object: &Object) -> Option<Service> {
-    object.value.windows(HINT.len()).any(|part| part == HINT).then_some(())?;
+    contains(object, HINT).then_some(())?;
     let needs_word = |service: &Service| {
         let gateway_spec = gateway_spec(service);
         // Services with invalid annotations need a worker, too: it reports the problem.

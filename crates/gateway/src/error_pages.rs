@@ -19,7 +19,7 @@ pub(crate) fn no_endpoints(upstream: &Upstream, elsewhere: usize) -> Response<Re
         0 => format!("The Service {name} in the namespace {namespace} has no ready pod."),
         some => format!(
             "The Service {name} in the namespace {namespace} has no ready pod on this node, and its \
-             externalTrafficPolicy is Local; {some} elsewhere."
+             traffic policy is Local; {some} elsewhere."
         ),
     };
     page(

@@ -19,6 +19,7 @@ pub(crate) const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forward
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NO_VALID_HOST: &str = "The request has no valid host.";
+const SEVERAL_HOSTS: &str = "The request has more than one Host header.";
 /// Digits of a port.
 const LONGEST_PORT: usize = 5;
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
@@ -74,7 +75,12 @@ pub fn check(parts: &Parts) -> Result<(), Rejection> {
         return Err(bad("The request target has a query but no path."));
     }
     if parts.version > Version::HTTP_11 {
-        let host = parts.headers.get(HOST).filter(|_| authority.is_none());
+        let mut hosts = parts.headers.get_all(HOST).iter();
+        let host = hosts.next().filter(|_| authority.is_none());
+        // The rules see the first, and a backend with HTTP/1.1 would get all.
+        if hosts.next().is_some() {
+            return Err(bad(SEVERAL_HOSTS));
+        }
         return if host.is_none_or(is_host) { Ok(()) } else { Err(bad(NO_VALID_HOST)) };
     }
     if parts.uri.scheme().is_none() && authority.is_some() {
@@ -93,7 +99,7 @@ pub fn check(parts: &Parts) -> Result<(), Rejection> {
         }
     }
     if hosts > 1 {
-        return Err(bad("The request has more than one Host header."));
+        return Err(bad(SEVERAL_HOSTS));
     }
     if !has_valid_host {
         return Err(bad(NO_VALID_HOST));

@@ -26,6 +26,7 @@ use crate::access_log::{LoggedConnection, Trail};
 use crate::balance::Selection;
 use crate::body::{RequestBody, ResponseBody};
 use crate::client_body::ClientBody;
+use crate::clients::Source;
 use crate::error_pages;
 use crate::forward::{Exchange, Policy, forward};
 use crate::headers::{self, Client, UpstreamProtocol};
@@ -50,6 +51,8 @@ pub(crate) struct ClientConnection {
     pub(crate) idle_timeout: IdleTimeout,
     /// The HTTPS listener that the server name has chosen, at a Gateway.
     pub(crate) listener: Option<ListenerId>,
+    /// Where it is from, at a Service at layer 7.
+    pub(crate) source: Option<Source>,
     /// None without an access log.
     logged: Option<Arc<LoggedConnection>>,
     requests: AtomicU64,
@@ -69,7 +72,7 @@ impl ClientConnection {
         let client = Client { ip: ip.unwrap_or_else(|_| HeaderValue::from_static("unknown")), port, proto };
         let (idle_timeout, requests) = (IdleTimeout::default(), AtomicU64::new(0));
         let logged = port_config.logged(peer).map(Arc::new);
-        Self { port_config, worker, client, address, idle_timeout, listener: None, logged, requests }
+        Self { port_config, worker, client, address, idle_timeout, listener: None, source: None, logged, requests }
     }
 
     /// Notes the TLS of the connection for the access log.
@@ -85,6 +88,15 @@ impl ClientConnection {
         if let Some(logged) = self.logged.as_mut().and_then(Arc::get_mut) {
             logged.quic(server_name);
         }
+        self
+    }
+
+    /// Sets where it is from, at a Service at layer 7.
+    pub(crate) fn of(mut self, source: Source) -> Self {
+        if let Some(logged) = self.logged.as_mut().and_then(Arc::get_mut) {
+            logged.source(&source);
+        }
+        self.source = Some(source);
         self
     }
 

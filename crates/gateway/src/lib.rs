@@ -26,6 +26,7 @@ mod cause;
 pub mod certificates;
 mod challenges;
 mod client_body;
+mod clients;
 mod clock;
 mod controller;
 mod ejection;

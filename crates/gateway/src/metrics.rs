@@ -4,6 +4,7 @@
 //! of a deleted Service are removed, and beyond [`MAX_SERVICES`] Services the rest is counted as one.
 
 mod health;
+mod mesh;
 mod quic;
 mod routing;
 
@@ -21,6 +22,7 @@ use prometheus_client::metrics::MetricType;
 use crate::access_log::AccessLog;
 
 pub(crate) use health::{HealthMetrics, HealthSeries};
+pub(crate) use mesh::{MeshMetrics, ServiceRequests};
 pub(crate) use quic::{QuicLimit, QuicMetrics};
 pub(crate) use routing::{ListenerMetrics, RouteMetrics, RoutingMetrics};
 
@@ -41,6 +43,7 @@ pub(crate) struct ServiceMetrics {
     open: AtomicI64,
     handshakes: AtomicU64,
     proxy_headers: AtomicU64,
+    unknown_clients: AtomicU64,
     /// Limits of QUIC clients.
     pub(crate) quic: QuicMetrics,
     /// Requests and connections that failed at the pods.
@@ -77,6 +80,11 @@ impl ServiceMetrics {
     pub(crate) fn proxy_header_failure(&self) {
         self.proxy_headers.fetch_add(1, Relaxed);
     }
+
+    /// Counts a connection to a Service at layer 7 that is neither of this node nor of a Pod of it.
+    pub(crate) fn unknown_client(&self) {
+        self.unknown_clients.fetch_add(1, Relaxed);
+    }
 }
 
 /// All metrics. Clones share state.
@@ -86,6 +94,7 @@ pub struct GatewayMetrics {
     dropped_lines: Arc<AtomicU64>,
     services: Services,
     routes: RoutingMetrics,
+    mesh: MeshMetrics,
     health: HealthSeries,
 }
 
@@ -96,6 +105,11 @@ impl GatewayMetrics {
     /// Metrics of Gateways, their routes and backends.
     pub(crate) const fn routing(&self) -> &RoutingMetrics {
         &self.routes
+    }
+
+    /// Metrics of Services at layer 7.
+    pub(crate) const fn mesh(&self) -> &MeshMetrics {
+        &self.mesh
     }
 
     /// With the dropped lines of an access log.
@@ -148,12 +162,17 @@ impl Collector for GatewayMetrics {
         for (service, metrics) in all.iter() {
             family.encode_family(&[("service", &**service)])?.encode_gauge(&metrics.open.load(Relaxed))?;
         }
-        let failures: [(&str, &str, Select); 3] = [
+        let failures: [(&str, &str, Select); 4] = [
             ("waypost_gateway_handshake_failures", "Failed TLS handshakes with clients", |all| &all.handshakes),
             (
                 "waypost_gateway_proxy_protocol_failures",
                 "Connections of proxies without a valid PROXY protocol header",
                 |all| &all.proxy_headers,
+            ),
+            (
+                "waypost_gateway_unknown_clients",
+                "Connections to Services at layer 7 that were refused: neither of this node nor of a Pod of it",
+                |all| &all.unknown_clients,
             ),
             ("waypost_gateway_upstream_failures", "Requests and connections that failed at the pods", |all| {
                 &all.upstream
@@ -188,6 +207,7 @@ impl Collector for GatewayMetrics {
         );
         dropped?.encode_counter::<NoLabelSet, _, u64>(&self.dropped_lines.load(Relaxed), None)?;
         self.health.encode(&mut encoder)?;
+        self.mesh.encode(&mut encoder)?;
         self.routes.encode(&mut encoder)
     }
 }

@@ -21,15 +21,18 @@ mod external_auth;
 mod hashes;
 mod passwords;
 mod refusal;
+mod resolver;
 mod values;
 mod zones;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use routing::model::Target;
-use routing::policy::Policy;
+use routing::policy::{ExternalAuth, Policy};
 
 pub(crate) use addresses::may_connect;
 pub(crate) use concurrency::InUse;
@@ -43,6 +46,7 @@ use basic_auth::Hashing;
 use destinations::Destinations;
 use enforce::Layer;
 use external_auth::AuthServer;
+use resolver::Resolver;
 use zones::Zones;
 
 /// Whether requests on behalf of a rule may be sent to an address.
@@ -52,7 +56,9 @@ pub(crate) type Permits = Box<dyn Fn(SocketAddr) -> bool + Send + Sync>;
 pub(crate) struct Enforcer {
     zones: Zones,
     hashing: Hashing,
-    destinations: Destinations,
+    resolver: Arc<Resolver>,
+    /// By namespace.
+    destinations: Mutex<HashMap<Box<str>, Weak<Destinations>>>,
     started: Instant,
 }
 
@@ -62,22 +68,29 @@ impl Enforcer {
         Arc::new(Self {
             zones: Zones::default(),
             hashing: Hashing::new(workers),
-            destinations: Destinations::new(limits, workers, permits),
+            resolver: Arc::new(Resolver::new(limits, workers, permits)),
+            destinations: Mutex::default(),
             started: Instant::now(),
         })
     }
 
-    /// A policy ready to be enforced. `upstream` finds the endpoints of Services.
+    /// The policy of a rule in this namespace, ready to be enforced. `upstream` finds the endpoints of Services.
     pub(crate) fn compile(
         self: &Arc<Self>,
         policy: &Arc<Policy>,
+        namespace: &str,
         passwords: &PasswordStore,
         mut upstream: impl FnMut(&Target) -> Option<Arc<Upstream>>,
     ) -> Enforced {
+        let mut auth_server = |auth: &ExternalAuth| {
+            let destinations =
+                zones::shared(&self.destinations, namespace.into(), || Destinations::new(&self.resolver));
+            (auth.clone(), AuthServer::new(auth, destinations, &mut upstream))
+        };
         let mut layer = |policy: &Policy| Layer {
             connections: policy.connection_limit.as_ref().map(|limit| (limit.clone(), self.zones.counts(limit))),
             passwords: policy.basic_auth.as_ref().map(|auth| (auth.clone(), passwords.of(&auth.secret, auth.format))),
-            auth_server: policy.external_auth.as_ref().map(|auth| (auth.clone(), AuthServer::new(auth, &mut upstream))),
+            auth_server: policy.external_auth.as_ref().map(&mut auth_server),
         };
         let mut layers: Vec<Layer> = policy.layers().map(&mut layer).collect();
         layers.reverse();
@@ -91,7 +104,8 @@ impl Enforcer {
 
     /// Closes connections to servers for external authentication that are idle since before `before`.
     pub(crate) fn sweep(&self, before: Instant) {
-        self.destinations.sweep(before);
+        let all: Vec<_> = self.destinations.lock().values().filter_map(Weak::upgrade).collect();
+        all.iter().for_each(|destinations| destinations.sweep(before));
     }
 
     /// The time since the start.

@@ -130,11 +130,15 @@ impl PortConfig {
     /// What the access log is to know of a connection; none without a log.
     pub(crate) fn logged(&self, client: SocketAddr) -> Option<LoggedConnection> {
         let log = self.access_log.as_ref()?;
-        let gateway = match &self.serving {
-            Serving::Service(_) => None,
-            Serving::Routes(port) => Some(Arc::clone(&port.gateway)),
+        let (gateway, service) = match &self.serving {
+            Serving::Service(_) => (None, None),
+            Serving::Routes(port) => (port.gateway().cloned(), port.service().map(|service| Arc::clone(&service.key))),
         };
-        Some(LoggedConnection::new(Arc::clone(log), client, self.number, gateway))
+        let logged = LoggedConnection::new(Arc::clone(log), client, self.number, gateway);
+        Some(match service {
+            Some(service) => logged.to_service(service),
+            None => logged,
+        })
     }
 
     /// Idle timeout of requests, responses and keep-alive connections.

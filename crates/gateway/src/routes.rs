@@ -1,8 +1,9 @@
-//! Gateways of the Gateway API, and Ingresses: their state on this node, and ports that are served by its tables.
+//! Gateways of the Gateway API, Services at layer 7, and Ingresses: their state on this node, and ports that are served by its tables.
 //!
 //! ```text
 //! feed ──▶ controller ──▶ routing::cluster ──▶ programmed (ports, redirects) ◀── direct (which the kernel serves)
 //!             │                            └──▶ tables (per listener, swapped on change)
+//!             ├──▶ mesh (Services at layer 7) ──▶ ports, redirects of cluster IPs, tables (per namespace of clients)
 //!             ├──▶ ingresses (routing::ingress) ──▶ programmed, one table per class
 //!             ├──▶ trust (Secrets, ConfigMaps → TLS)   └──▶ rule ──▶ pools (upstreams, shared)
 //! connection ─▶ http ─▶ forward ─▶ pod          connection, udp ─▶ pod
@@ -12,6 +13,7 @@
 
 mod choice;
 mod client_hello;
+mod compile;
 mod connection;
 mod controller;
 mod direct;
@@ -19,6 +21,7 @@ mod feed;
 mod http;
 mod in_memory;
 mod ingresses;
+mod mesh;
 mod mirror;
 mod pools;
 mod programmed;

@@ -17,14 +17,14 @@ use api::view::labels::SERVICE_NAME;
 use api::view::{EndpointSlice, Protocol, Secret, Service};
 use client::watch::{Event, KnownKeys, Selection, Source, Watch};
 use jiff::Timestamp;
-use plan::Redirect;
+use plan::{Redirect, RedirectedFrontends};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::annotations::{GatewaySpec, gateway_spec};
 use crate::certificates::{self, FOUND, Loaded, SecretRef, TYPE};
 use crate::controller::{Notice, Shared};
-use crate::endpoints;
+use crate::endpoints::{self, Locality};
 use crate::listener::{self, Listener};
 use crate::objects::parse;
 use crate::port_config::PortConfig;
@@ -159,7 +159,7 @@ impl ServiceWorker {
             }
             stays
         });
-        let only_node = service.is_external_local().then(|| &*self.shared.node);
+        let locality = if service.is_external_local() { Locality::Node(&self.shared.node) } else { Locality::Anywhere };
         for port in ports {
             let port_config = match self.ports.get(&port.number) {
                 Some(served) => Arc::clone(&served.port_config),
@@ -185,7 +185,7 @@ impl ServiceWorker {
                 &self.slices.values(),
                 (&port.name, Protocol::Tcp),
                 &service.spec.ip_families,
-                only_node,
+                locality,
             );
             if let Some(port) = port_config.service_port() {
                 port.upstream.update(&found, self.shared.workers.count());
@@ -247,13 +247,14 @@ impl ServiceWorker {
                 service: Arc::clone(&self.key),
                 port: served.port_config.service_port().map(|known| Arc::clone(&known.port.name)).unwrap_or_default(),
                 protocol: Protocol::Tcp,
+                frontends: RedirectedFrontends::LoadBalancer,
                 listener: listener.address,
                 direct: None,
                 backends: BTreeSet::new(),
             };
             served.listeners.iter().map(redirect)
         });
-        self.shared.publish(&self.key, redirects.collect());
+        self.shared.publish(&self.key, RedirectedFrontends::LoadBalancer, redirects.collect());
     }
 
     fn sweep(&self) {
@@ -269,7 +270,7 @@ impl ServiceWorker {
 impl Drop for ServiceWorker {
     fn drop(&mut self) {
         self.ports.values().for_each(|served| served.port_config.close());
-        self.shared.publish(&self.key, BTreeSet::new());
+        self.shared.publish(&self.key, RedirectedFrontends::LoadBalancer, BTreeSet::new());
         self.shared.metrics.remove(&self.key);
     }
 }

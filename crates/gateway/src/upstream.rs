@@ -39,7 +39,7 @@ const WINDOW: u32 = 1024 * 1024;
 /// Pods of a Service port, and how to talk to them.
 pub(crate) struct Upstream {
     /// `namespace/name` of the Service.
-    pub(crate) service: Box<str>,
+    pub(crate) service: Arc<str>,
     /// Whether pods use HTTP/2 with prior knowledge.
     pub(crate) h2: bool,
     pub(crate) limits: Limits,

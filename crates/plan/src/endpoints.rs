@@ -11,6 +11,7 @@ use api::view::Protocol;
 use api::view::endpoint_slice::{self, EndpointPort, EndpointSlice, Named};
 
 use crate::address::endpoint_error;
+use crate::leader::PodName;
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::service_port::{Backend, PortKey};
@@ -20,6 +21,8 @@ use crate::service_port::{Backend, PortKey};
 pub struct Location {
     /// Its node.
     pub node: Option<Box<str>>,
+    /// Its zone.
+    pub zone: Option<Box<str>>,
     /// Zone hints.
     pub zones: Box<[Box<str>]>,
     /// Node hints.
@@ -41,6 +44,8 @@ pub struct Endpoint {
     pub local: bool,
     /// Location and hints.
     pub location: Arc<Location>,
+    /// Its Pod.
+    pub(crate) pod: Option<PodName>,
 }
 
 impl Endpoint {
@@ -174,7 +179,13 @@ fn endpoint_record(
 ) -> Endpoint {
     let names = |list: Vec<Named>| list.into_iter().map(|one| one.name).collect();
     let (hints, conditions) = (endpoint.hints.unwrap_or_default(), endpoint.conditions);
-    let location = Location { node: endpoint.node_name, zones: names(hints.for_zones), nodes: names(hints.for_nodes) };
+    let pod = endpoint.target_ref.filter(|target| &*target.kind == "Pod").map(|target| PodName::new(&target.name));
+    let location = Location {
+        node: endpoint.node_name,
+        zone: endpoint.zone,
+        zones: names(hints.for_zones),
+        nodes: names(hints.for_nodes),
+    };
     Endpoint {
         ip,
         ready: conditions.is_ready(),
@@ -182,6 +193,7 @@ fn endpoint_record(
         terminating: conditions.is_terminating(),
         local: location.node.as_deref() == Some(node),
         location: locations.share(location),
+        pod,
     }
 }
 

@@ -12,9 +12,11 @@
 //! configured otherwise, and never on loopback by rules; endpoints that are cluster IPs are ignored.
 
 mod address;
+pub mod balancing;
 mod claims;
 mod cluster_ip_endpoints;
 mod endpoints;
+mod leader;
 mod options;
 pub mod oracle;
 mod plan;
@@ -29,11 +31,13 @@ pub mod why;
 
 pub use address::lenient_ranges;
 pub use api::view::Protocol;
+pub use balancing::{Balancing, DataPlane, Policy, Scope};
 pub use claims::{Claims, Frontend, Frontends, Role};
 pub use endpoints::{Endpoint, Location};
 pub use options::{LocalDetector, Loopback, NodePortAddresses, NodePortAddressesError, Options};
 pub use plan::{Health, Plan, Problem, Touched};
 pub use planner::{Planner, Update};
 pub use reasons::{EndpointStatus, Reason};
-pub use redirect::{Redirect, ServicePortName};
+pub use redirect::{Redirect, RedirectedFrontends, ServicePortName};
+pub use selection::{HintScope, NodeLocation};
 pub use service_port::{Backend, PortKey, ServicePort};

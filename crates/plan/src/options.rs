@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 
 use crate::address::{frontend_error, lenient_range};
+use crate::balancing::DataPlane;
 
 /// Options of a node's proxy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -22,6 +23,8 @@ pub struct Options {
     pub loopback: Loopback,
     /// Whether cluster IPs and endpoints are IPv4 loopback addresses, served by listeners without rules.
     pub rootless: bool,
+    /// What carries the connections.
+    pub data_plane: DataPlane,
 }
 
 /// Loopback addresses that serve node ports.

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use api::ip::Family;
 use api::view::Protocol;
 
+use crate::balancing::{Balancing, Scope};
 use crate::claims::{Frontend, Role};
 use crate::plan::Plan;
 use crate::service_port::{Backend, PortKey, ServicePort};
@@ -37,7 +38,7 @@ pub enum Outcome {
     Refuse(RejectReason),
     /// Dropped.
     Drop(RejectReason),
-    /// Forwarded to one of several backends with equal probability.
+    /// Forwarded to one of several backends.
     Forward(Forward),
 }
 
@@ -48,8 +49,12 @@ pub struct Forward {
     pub port: PortKey,
     /// Kind of frontend.
     pub role: Role,
-    /// Possible backends.
+    /// Backends that connections of some client may select.
     pub backends: Vec<Backend>,
+    /// How one is selected.
+    pub balancing: Balancing,
+    /// The only backend that a connection of this source may select, where its address decides.
+    pub hashed: Option<Backend>,
     /// Whether to masquerade for all backends.
     pub masquerade: bool,
     /// Backends for which to masquerade because they are the source.
@@ -58,11 +63,33 @@ pub struct Forward {
     pub affinity: Option<u32>,
 }
 
+impl Forward {
+    /// The backends that this packet may select, unless session affinity keeps another one.
+    #[must_use]
+    pub fn possible(&self) -> &[Backend] {
+        self.hashed.as_ref().map_or(&self.backends, std::slice::from_ref)
+    }
+
+    /// The share of a backend in the connections of all clients, as a fraction.
+    #[must_use]
+    pub fn share(&self, backend: &Backend) -> (usize, usize) {
+        match &self.balancing {
+            Balancing::Weighted(weights) => {
+                let all = self.backends.iter().map(|one| usize::from(weights.of(one))).sum();
+                (weights.of(backend).into(), all)
+            }
+            _ => (1, self.backends.len()),
+        }
+    }
+}
+
 /// Why a packet is rejected or dropped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RejectReason {
     /// The Service has no serving endpoint.
     NoEndpoints(PortKey),
+    /// The traffic policy of the Service is `leader`, and no endpoint that can serve holds its Lease.
+    NoLeader(PortKey),
     /// The traffic policy is Local, and this node has no endpoint.
     NoLocalEndpoints(PortKey),
     /// The source is not in loadBalancerSourceRanges.
@@ -130,10 +157,12 @@ pub fn judge(plan: &Plan, packet: &Packet) -> Outcome {
         return Outcome::Drop(RejectReason::SourceRange(port.key.clone()));
     }
     if !port.has_any {
-        return Outcome::Refuse(RejectReason::NoEndpoints(port.key.clone()));
+        let why = if port.balancing.is_exclusive() { RejectReason::NoLeader } else { RejectReason::NoEndpoints };
+        return Outcome::Refuse(why(port.key.clone()));
     }
     let Treatment { rule, masquerade_reason } = treatment(plan, role, port, packet);
-    let backends = if rule.is_local() { &port.local } else { &port.cluster };
+    let scope = if rule.is_local() { Scope::Local } else { Scope::Cluster };
+    let backends = port.endpoints(scope);
     if backends.is_empty() {
         return Outcome::Drop(RejectReason::NoLocalEndpoints(port.key.clone()));
     }
@@ -141,7 +170,9 @@ pub fn judge(plan: &Plan, packet: &Packet) -> Outcome {
     Outcome::Forward(Forward {
         port: port.key.clone(),
         role,
-        backends: backends.clone(),
+        backends: backends.to_vec(),
+        balancing: port.balancing.clone(),
+        hashed: port.only_choice(scope, packet.source, &plan.options.data_plane),
         masquerade: masquerade_reason.is_some(),
         hairpin: hairpin.collect(),
         affinity: port.affinity,

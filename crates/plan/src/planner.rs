@@ -13,11 +13,13 @@ use api::view::{EndpointSlice, Node, Protocol, Service, ServiceCidr};
 use ipnet::IpNet;
 
 use crate::address::lenient_ranges;
+use crate::balancing::{DataPlane, Policy, Requested};
 use crate::claims::{self, Frontend};
-use crate::endpoints::{Pools, PortEndpoint, SliceRecord, of_port};
+use crate::endpoints::{Pools, PortEndpoint, SliceRecord};
+use crate::leader::Leaders;
 use crate::options::Options;
 use crate::plan::{Health, Plan, Problem, Touched};
-use crate::redirect::{Redirect, Redirects};
+use crate::redirect::{Redirect, Redirects, unsplit};
 use crate::selection::{NodeLocation, fill, is_healthy};
 use crate::service::read;
 use crate::service_port::{PortKey, ServicePort};
@@ -43,6 +45,10 @@ pub enum Update {
     Machine(BTreeSet<IpAddr>),
     /// All current redirects.
     Redirects(Arc<BTreeSet<Redirect>>),
+    /// A Lease (`namespace/name`) was observed: its holder identity, none if nobody holds it now.
+    Leader(Arc<str>, Option<Box<str>>),
+    /// Another data plane carries the connections.
+    DataPlane(DataPlane),
 }
 
 /// Keeps a plan in sync with its inputs.
@@ -60,6 +66,7 @@ pub struct Planner {
     cidrs: HashMap<Box<str>, Vec<IpNet>>,
     machine: BTreeSet<IpAddr>,
     pub(crate) redirects: Redirects,
+    pub(crate) leaders: Leaders,
 }
 
 /// State of a Service; the object or its slices may be missing.
@@ -68,6 +75,8 @@ pub(crate) struct ServiceState {
     cluster_ips: Vec<IpAddr>,
     /// Its planned ports.
     ports: Vec<Arc<ServicePort>>,
+    /// The policy that it requests; none for `random`.
+    pub(crate) requested: Option<Box<Requested>>,
     /// Problems of the object itself.
     problems: Vec<String>,
     /// Its slices, sorted by name.
@@ -88,6 +97,12 @@ impl Planner {
     #[must_use]
     pub const fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Number of redirects of cluster IPs that are in effect.
+    #[must_use]
+    pub fn redirected_cluster_ips(&self) -> usize {
+        self.redirects.of_cluster_ips()
     }
 
     /// All problems.
@@ -151,6 +166,20 @@ impl Planner {
                     dirty.entry(Arc::clone(service)).or_default();
                 }
             }
+            Update::Leader(lease, holder) => {
+                for service in self.leaders.set_holder(&lease, holder) {
+                    self.endpoints_changed(&service, dirty);
+                }
+            }
+            Update::DataPlane(data_plane) => self.apply_data_plane(data_plane, dirty),
+        }
+    }
+
+    fn apply_data_plane(&mut self, data_plane: DataPlane, dirty: &mut Dirty) {
+        if self.plan.options.data_plane != data_plane {
+            self.plan.options.data_plane = data_plane;
+            let requesting = self.services.iter().filter(|(_, state)| state.requested.is_some());
+            dirty.extend(requesting.map(|(service, _)| (Arc::clone(service), None)));
         }
     }
 
@@ -158,8 +187,11 @@ impl Planner {
         let name = self.name(name);
         let rootless = self.plan.options.rootless;
         let read = object.map(|object| read(object, &name, &mut self.pools.names, rootless)).unwrap_or_default();
+        self.leaders.set_lease(&name, read.requested.lease.as_ref());
         let state = self.services.entry(Arc::clone(&name)).or_default();
         state.problems = read.problems;
+        let requested = (read.requested.policy != Policy::Random).then(|| Box::new(read.requested));
+        let is_other = std::mem::replace(&mut state.requested, requested) != state.requested;
         let before = std::mem::replace(&mut state.cluster_ips, read.cluster_ips.clone());
         // Add before removing, so that unchanged cluster IPs are not touched.
         for ip in read.cluster_ips {
@@ -179,6 +211,9 @@ impl Planner {
                 self.plan.cluster_ips.remove(&ip);
                 self.cluster_ip_changed(ip, dirty, touched);
             }
+        }
+        if is_other {
+            self.endpoints_changed(&name, dirty);
         }
         dirty.insert(name, Some(read.ports));
     }
@@ -268,14 +303,15 @@ impl Planner {
     /// Replans a Service.
     fn replan(&mut self, service: &Arc<str>, ports: Option<Vec<ServicePort>>, touched: &mut Touched) {
         let Some(state) = self.services.get(service) else { return };
-        let mut ports = ports.unwrap_or_else(|| state.ports.iter().map(|port| port.bare()).collect());
+        let mut ports = ports.unwrap_or_else(|| unsplit(&state.ports));
+        self.redirects.split(&mut ports);
         let mut problems = Vec::new();
         if !ports.is_empty() {
             problems.extend(state.slices.iter().flat_map(|slice| &slice.problems).cloned());
             problems.extend(self.loop_problems(state));
         }
         problems.extend(state.problems.iter().cloned());
-        let health = self.set_endpoints(state, &mut ports);
+        let health = self.set_endpoints(state, &mut ports, &mut problems);
         self.replace_ports(service, ports, &health, touched);
         let said = if problems.is_empty() {
             self.problems.remove(service)
@@ -288,18 +324,29 @@ impl Planner {
         }
     }
 
-    /// Sets the endpoints of all ports of a Service; returns its health.
-    fn set_endpoints(&self, state: &ServiceState, ports: &mut [ServicePort]) -> BTreeMap<Family, Health> {
+    /// Sets the endpoints and the balancing of all ports of a Service; returns its health.
+    fn set_endpoints(
+        &self,
+        state: &ServiceState,
+        ports: &mut [ServicePort],
+        problems: &mut Vec<String>,
+    ) -> BTreeMap<Family, Health> {
         let mut healthy: BTreeMap<Family, (u16, BTreeSet<IpAddr>)> = BTreeMap::new();
         for port in ports {
             let key = port.key.clone();
             let found = self.usable(state, &key);
-            if key.redirected {
+            if key.redirected.is_some() {
                 self.set_redirect(port);
             }
             fill(port, &found, self.location());
-            if key.redirected && key.protocol == Protocol::Udp {
+            if key.redirected.is_some() && key.protocol == Protocol::Udp {
                 self.keep_flows(port);
+            }
+            if let Some(requested) = state.requested.as_ref().filter(|_| key.redirected.is_none()) {
+                let (balancing, problem) = requested.balancing(port, &found, &self.plan.options.data_plane);
+                port.balancing = balancing;
+                // The ports of a Service have the same problem.
+                problems.extend(problem.filter(|problem| !problems.contains(problem)));
             }
             let allowed = |ip: &IpAddr| port.source_ranges.iter().flatten().any(|range| range.contains(ip));
             port.own_vips_allowed = self.plan.node_ips.iter().any(allowed);
@@ -317,8 +364,8 @@ impl Planner {
 
     /// Endpoints of a port: those to which it is redirected, else those in the slices of the Service.
     pub(crate) fn endpoints<'a>(&'a self, state: &'a ServiceState, key: &'a PortKey) -> Vec<PortEndpoint<'a>> {
-        if !key.redirected {
-            return of_port(&state.slices, key);
+        if key.redirected.is_none() {
+            return self.of_slices(state, key);
         }
         let Some(redirected) = self.redirects.get(key) else { return Vec::new() };
         self.direct(redirected).unwrap_or_else(|| vec![redirected.listener()])

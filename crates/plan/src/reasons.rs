@@ -1,8 +1,8 @@
 //! Why each endpoint gets traffic or does not.
 
-use crate::endpoints::Endpoint;
+use crate::endpoints::{Endpoint, of_port};
 use crate::planner::Planner;
-use crate::selection::HintScope;
+use crate::selection::{HintScope, ready_locations};
 use crate::service_port::{Backend, PortKey};
 
 /// An endpoint of a Service port and its status.
@@ -37,6 +37,8 @@ pub enum EndpointStatus {
     HintedForOtherZone,
     /// It is the cluster IP of a Service.
     ClusterIp,
+    /// The traffic policy is `leader`, and its Pod does not hold the Lease.
+    NotLeader,
 }
 
 impl Planner {
@@ -46,16 +48,21 @@ impl Planner {
         let (Some(port), Some(state)) = (self.plan.ports.get(key), self.services.get(&key.service)) else {
             return Vec::new();
         };
-        let all = self.endpoints(state, key);
+        let leaders = self.endpoints(state, key);
+        // Of the others, too, it is said why they get no traffic.
+        let all = if port.balancing.is_exclusive() { of_port(&state.slices, key) } else { leaders.clone() };
+        let is_leader = |backend: &Backend| leaders.iter().any(|seen| seen.backend == *backend);
         let is_vip = |backend: &Backend| self.is_cluster_ip(backend.ip);
-        let usable: Vec<_> = all.iter().copied().filter(|seen| !is_vip(&seen.backend)).collect();
-        let hint_scope = self.location().hint_scope(&usable);
+        let usable: Vec<_> = leaders.iter().copied().filter(|seen| !is_vip(&seen.backend)).collect();
+        let hint_scope = self.location().hint_scope(&ready_locations(&usable));
         let reason = |backend: Backend, endpoint: &Endpoint| {
             let stands = |chosen: &[Backend], here_only: bool| {
                 if chosen.contains(&backend) {
                     if endpoint.ready { EndpointStatus::Chosen } else { EndpointStatus::LastResort }
                 } else if is_vip(&backend) {
                     EndpointStatus::ClusterIp
+                } else if !is_leader(&backend) {
+                    EndpointStatus::NotLeader
                 } else if here_only && !endpoint.local {
                     EndpointStatus::OtherNode
                 } else if endpoint.ready {

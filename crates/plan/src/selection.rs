@@ -1,20 +1,20 @@
 //! Selects endpoints: for any traffic, for local traffic, and terminating ones as a last resort.
 
-use crate::endpoints::{Endpoint, PortEndpoint};
+use crate::endpoints::{Endpoint, Location, PortEndpoint};
 use crate::service_port::{Backend, ServicePort};
 
 /// The node for which endpoints are selected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NodeLocation<'a> {
+pub struct NodeLocation<'a> {
     /// The name of the node.
-    pub(crate) node: &'a str,
+    pub node: &'a str,
     /// Its zone.
-    pub(crate) zone: Option<&'a str>,
+    pub zone: Option<&'a str>,
 }
 
 /// Topology hints in effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum HintScope {
+pub enum HintScope {
     /// Endpoints hinted for this node.
     SameNode,
     /// Endpoints hinted for this zone.
@@ -32,8 +32,8 @@ pub(crate) fn fill(port: &mut ServicePort, found: &[PortEndpoint<'_>], location:
         picked
     };
     if port.uses_cluster() {
-        let hint_scope = location.hint_scope(found);
-        port.cluster = pick(&|endpoint| endpoint.ready && location.matches_hints(endpoint, hint_scope));
+        let hint_scope = location.hint_scope(&ready_locations(found));
+        port.cluster = pick(&|endpoint| endpoint.ready && location.matches_hints(&endpoint.location, hint_scope));
         if port.cluster.is_empty() {
             port.cluster = pick(&Endpoint::is_serving_terminating);
         }
@@ -57,35 +57,42 @@ pub(crate) fn fill(port: &mut ServicePort, found: &[PortEndpoint<'_>], location:
     port.local_ready = ready.len();
 }
 
+/// Locations of the ready endpoints.
+pub(crate) fn ready_locations<'a>(found: &[PortEndpoint<'a>]) -> Vec<&'a Location> {
+    let ready = found.iter().map(|seen| seen.endpoint).filter(|endpoint| endpoint.ready);
+    ready.map(|endpoint| &*endpoint.location).collect()
+}
+
 /// Whether an endpoint counts for the health check: terminating ones still get traffic, but should not attract more.
 pub(crate) const fn is_healthy(endpoint: &Endpoint) -> bool {
     endpoint.local && endpoint.ready && !endpoint.terminating
 }
 
 impl NodeLocation<'_> {
-    /// Hints apply only if every ready endpoint has some and at least one is for us: otherwise some clients could be
-    /// left without endpoints.
-    pub(crate) fn hint_scope(self, found: &[PortEndpoint<'_>]) -> HintScope {
-        let ready = || found.iter().map(|seen| seen.endpoint).filter(|endpoint| endpoint.ready);
-        let counts = |hint_scope, hints: fn(&Endpoint) -> &[Box<str>]| {
-            ready().all(|endpoint| !hints(endpoint).is_empty())
-                && ready().any(|one| self.matches_hints(one, hint_scope))
+    /// Which hints of ready endpoints apply. Only if every ready endpoint has some and at least one is for us: otherwise some
+    /// clients could be left without endpoints.
+    #[must_use]
+    pub fn hint_scope(self, ready: &[&Location]) -> HintScope {
+        let counts = |hint_scope, hints: fn(&Location) -> &[Box<str>]| {
+            ready.iter().all(|location| !hints(location).is_empty())
+                && ready.iter().any(|one| self.matches_hints(one, hint_scope))
         };
-        if counts(HintScope::SameNode, |endpoint| &endpoint.location.nodes) {
+        if counts(HintScope::SameNode, |location| &location.nodes) {
             HintScope::SameNode
-        } else if counts(HintScope::SameZone, |endpoint| &endpoint.location.zones) {
+        } else if counts(HintScope::SameZone, |location| &location.zones) {
             HintScope::SameZone
         } else {
             HintScope::Anywhere
         }
     }
 
-    /// Whether an endpoint is selected by the hints.
-    pub(crate) fn matches_hints(self, endpoint: &Endpoint, hint_scope: HintScope) -> bool {
+    /// Whether an endpoint is selected by its hints.
+    #[must_use]
+    pub fn matches_hints(self, location: &Location, hint_scope: HintScope) -> bool {
         let names = |list: &[Box<str>], name: &str| list.iter().any(|one| **one == *name);
         match hint_scope {
-            HintScope::SameNode => names(&endpoint.location.nodes, self.node),
-            HintScope::SameZone => self.zone.is_some_and(|zone| names(&endpoint.location.zones, zone)),
+            HintScope::SameNode => names(&location.nodes, self.node),
+            HintScope::SameZone => self.zone.is_some_and(|zone| names(&location.zones, zone)),
             HintScope::Anywhere => true,
         }
     }

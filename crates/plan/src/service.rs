@@ -1,7 +1,7 @@
 //! Parses a Service into ports per family, without endpoints.
 //!
 //! In: the object. Out: Service ports without endpoints, cluster IPs, and problems with what had to be ignored. A port
-//! that the gateway serves is two: one without load-balancer addresses, and a redirected one with them.
+//! that uses the gateway is two: one without load-balancer addresses, and a redirected one with them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,9 @@ use api::view::service::ServicePort as Port;
 use ipnet::IpNet;
 
 use crate::address::{cluster_ip_error, frontend_error, lenient_range};
+use crate::balancing::Requested;
 use crate::pool::Pool;
+use crate::redirect::RedirectedFrontends;
 use crate::service_port::{PortKey, ServicePort};
 
 /// A parsed Service.
@@ -20,6 +22,7 @@ use crate::service_port::{PortKey, ServicePort};
 pub(crate) struct Read {
     pub(crate) ports: Vec<ServicePort>,
     pub(crate) cluster_ips: Vec<IpAddr>,
+    pub(crate) requested: Requested,
     pub(crate) problems: Vec<String>,
 }
 
@@ -43,6 +46,7 @@ pub(crate) fn read(service: &Service, name: &Arc<str>, names: &mut Pool<str>, ro
     if read.cluster_ips.is_empty() {
         return read;
     }
+    read.requested = Requested::of(service, &mut read.problems);
     let vips = service.vips().filter(|_| service.is_load_balancer());
     let can_be_external = service.has_node_ports() || !spec.external_ips.is_empty();
     let common = Common {
@@ -95,7 +99,7 @@ impl Common<'_> {
             return None;
         }
         let key =
-            PortKey { service: Arc::clone(self.name), port: names.share(name), protocol, family, redirected: false };
+            PortKey { service: Arc::clone(self.name), port: names.share(name), protocol, family, redirected: None };
         let lb_ips = if self.service.uses_gateway(port) { Vec::new() } else { of_family(&self.lb_ips, family) };
         Some(ServicePort {
             cluster_ip: Some(cluster_ip),
@@ -118,7 +122,8 @@ impl Common<'_> {
             return None;
         }
         let (service, name) = (Arc::clone(self.name), names.share(&*port.name));
-        let key = PortKey { service, port: name, protocol: port.protocol?, family, redirected: true };
+        let redirected = Some(RedirectedFrontends::LoadBalancer);
+        let key = PortKey { service, port: name, protocol: port.protocol?, family, redirected };
         Some(ServicePort { lb_ips, external_local: true, ..ServicePort::new(key, port.port) })
     }
 }

@@ -8,8 +8,9 @@ use api::ip::Family;
 use api::view::Protocol;
 use ipnet::IpNet;
 
+use crate::balancing::Balancing;
 use crate::claims::{Frontend, Role};
-use crate::redirect::{Redirect, ServicePortName};
+use crate::redirect::{Redirect, RedirectedFrontends, ServicePortName};
 
 /// Identifies one port of one Service in one family.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -22,15 +23,15 @@ pub struct PortKey {
     pub protocol: Protocol,
     /// Family.
     pub family: Family,
-    /// Whether this is the part of the port that is redirected ([`Redirect`]).
-    pub redirected: bool,
+    /// The frontends of this part of the port, if they are redirected ([`Redirect`]). All others are in a part without.
+    pub redirected: Option<RedirectedFrontends>,
 }
 
 impl fmt::Display for PortKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service, port, protocol, .. } = self;
         if port.is_empty() { write!(f, "{service}/{protocol}") } else { write!(f, "{service}:{port}/{protocol}") }?;
-        if self.redirected { f.write_str(" at the gateway") } else { Ok(()) }
+        f.write_str(self.redirected.map_or("", RedirectedFrontends::suffix))
     }
 }
 
@@ -48,7 +49,7 @@ pub struct Backend {
 pub struct ServicePort {
     /// Its key.
     pub key: PortKey,
-    /// Cluster IP; none for a redirected port.
+    /// Cluster IP; none where a redirect has it, and for redirected load-balancer addresses.
     pub cluster_ip: Option<IpAddr>,
     /// Where a redirected port leads; none while nothing serves it, and for all other ports.
     pub redirect: Option<Arc<Redirect>>,
@@ -65,11 +66,13 @@ pub struct ServicePort {
     /// Whether load balancer IPs are allowed as sources: a node that has such an address may use it as its source, and
     /// this node is in the ranges.
     pub own_vips_allowed: bool,
+    /// How a connection selects an endpoint, unless session affinity does.
+    pub balancing: Balancing,
     /// Session affinity timeout in seconds.
     pub affinity: Option<u32>,
-    /// Whether internalTrafficPolicy is Local.
+    /// Whether internalTrafficPolicy is Local. Of a redirected cluster IP: whether the listener serves it.
     pub internal_local: bool,
-    /// Whether externalTrafficPolicy is Local. Of a redirected port: whether the listener serves it.
+    /// Whether externalTrafficPolicy is Local. Of redirected load-balancer addresses: whether the listener serves them.
     pub external_local: bool,
     /// Health-check node port.
     pub health_port: Option<u16>,
@@ -100,6 +103,7 @@ impl ServicePort {
             lb_ips: Vec::new(),
             source_ranges: None,
             own_vips_allowed: false,
+            balancing: Balancing::Random,
             affinity: None,
             internal_local: false,
             external_local: false,
@@ -132,7 +136,17 @@ impl ServicePort {
     /// The Service port whose endpoints serve this redirected port in place of the listener.
     #[must_use]
     pub fn served_by(&self) -> Option<&ServicePortName> {
-        self.redirect.as_ref()?.direct.as_ref().filter(|_| !self.external_local)
+        self.redirect.as_ref()?.direct.as_ref().filter(|_| !self.is_at_listener())
+    }
+
+    /// Whether this is a redirected port that its listener serves, if anything does.
+    #[must_use]
+    pub const fn is_at_listener(&self) -> bool {
+        match self.key.redirected {
+            Some(RedirectedFrontends::LoadBalancer) => self.external_local,
+            Some(RedirectedFrontends::ClusterIp) => self.internal_local,
+            None => false,
+        }
     }
 
     /// Its frontends.

@@ -142,7 +142,9 @@ pub struct Unassigned {
 pub enum EndpointTraffic {
     /// It gets traffic.
     Receives {
-        /// Number of endpoints that share the traffic equally.
+        /// Its share of new connections: so many …
+        share: usize,
+        /// … of so many.
         of: usize,
         /// It is terminating and gets traffic because no ready endpoint is left.
         last_resort: bool,
@@ -168,6 +170,8 @@ pub enum ExclusionReason {
     ZoneHints(Box<[Box<str>]>),
     /// Its address is the cluster IP of a Service.
     ClusterIp,
+    /// The traffic policy is `leader`, and its Pod does not hold the Lease.
+    NotLeader,
     /// The source is not in loadBalancerSourceRanges.
     SourceRanges,
     /// Another Service owns the frontend.
@@ -222,7 +226,7 @@ impl Planner {
             traffic: paths.iter().map(|path| endpoint_traffic(path, reason)).collect(),
         };
         let mut candidates: Vec<Candidate> = reasons.iter().map(candidate).collect();
-        if !planned.key.redirected {
+        if planned.key.redirected.is_none() {
             candidates.extend(unassigned::without_port(planned, subject, &reasons, &paths, self.plan.options.rootless));
         }
         Port { planned: Arc::clone(planned), paths, candidates }
@@ -238,10 +242,8 @@ fn endpoint_traffic(path: &TrafficPath, reason: &Reason) -> EndpointTraffic {
     if let Outcome::Forward(forward) = &path.outcome
         && forward.backends.contains(&reason.backend)
     {
-        return EndpointTraffic::Receives {
-            of: forward.backends.len(),
-            last_resort: standing == Some(EndpointStatus::LastResort),
-        };
+        let (share, of) = forward.share(&reason.backend);
+        return EndpointTraffic::Receives { share, of, last_resort: standing == Some(EndpointStatus::LastResort) };
     }
     let location = &reason.endpoint.location;
     EndpointTraffic::Excluded(match standing {
@@ -254,6 +256,7 @@ fn endpoint_traffic(path: &TrafficPath, reason: &Reason) -> EndpointTraffic {
         Some(EndpointStatus::HintedForOtherNode) => ExclusionReason::NodeHints(location.nodes.clone()),
         Some(EndpointStatus::HintedForOtherZone) => ExclusionReason::ZoneHints(location.zones.clone()),
         Some(EndpointStatus::ClusterIp) => ExclusionReason::ClusterIp,
+        Some(EndpointStatus::NotLeader) => ExclusionReason::NotLeader,
         Some(EndpointStatus::Chosen | EndpointStatus::LastResort) => match &path.outcome {
             Outcome::Drop(oracle::RejectReason::SourceRange(_)) => ExclusionReason::SourceRanges,
             _ => ExclusionReason::NotServedHere,

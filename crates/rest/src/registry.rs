@@ -209,7 +209,7 @@ impl Registry {
         work: impl FnOnce(&mut dyn api::claims::Claims) -> Result<T, Status>,
     ) -> Result<(T, Txn), Status> {
         if call.dry_run {
-            let mut claims = DryRunClaims::new(&*self.store, &self.ranges);
+            let mut claims = DryRunClaims::new(&*self.store, &self.ranges, call.namespace);
             return Ok((work(&mut claims)?, Txn::default()));
         }
         let now = call.now_text();

@@ -1,13 +1,12 @@
 //! The incremental engine: objects flow in one by one, states and configurations are derived, and every change says what
 //! it has altered. A change costs what depends on it, not the size of the cluster.
-//!
-//! Routes whose parent is a Service (mesh) are not handled yet: such a parentRef is ignored.
 
 mod change;
 mod claim;
 mod graph;
 mod group;
 mod ingest;
+mod mesh;
 pub(crate) mod objects;
 mod routes;
 mod state;
@@ -33,7 +32,8 @@ pub(crate) use graph::{Owner, Reader};
 
 use crate::attach::{Candidate, ParentView};
 use crate::listeners::validity::Listeners;
-use crate::model::{GatewayConfig, ListenerId, RouteId};
+use crate::mesh::{Mesh, PortPlacement};
+use crate::model::{GatewayConfig, MeshConfig, Place, RouteId};
 use crate::policies::PolicyVerdict;
 use crate::traffic;
 use claim::{Claim, Coexistence, Shared};
@@ -82,10 +82,12 @@ pub struct Cluster {
     parents: Map<Owner, Arc<ParentView>>,
     verdicts: Map<Arc<str>, Arc<PolicyVerdict>>,
     routes: Map<RouteId, RouteEntry>,
-    /// The routes of each listener, with the hostnames that intersect.
-    attached: Map<ListenerId, BTreeMap<RouteId, Hostnames>>,
-    /// The Gateways from which a Service is reached, each with the number of routes that do.
-    reach: Map<Arc<str>, BTreeMap<Arc<str>, usize>>,
+    /// Services that are named as parents, or that opt in to layer 7.
+    meshes: BTreeMap<Arc<str>, Mesh>,
+    /// The routes of each place, with the hostnames that intersect.
+    attached: Map<Place, BTreeMap<RouteId, Hostnames>>,
+    /// Where the traffic comes in that routes lead to a Service, each with the number of routes that do.
+    reach: Map<Arc<str>, BTreeMap<Ancestor, usize>>,
     policies: Map<Arc<str>, PolicyState>,
     traffic_policies: Map<Arc<str>, TrafficPolicyState>,
     /// How many values were derived: the cost of changes.
@@ -120,7 +122,8 @@ impl Cluster {
         let Self { options: _, objects, graph, dirty, classes, listeners, groups, sets, parents, .. } = self;
         let derived = classes.is_empty() && listeners.is_empty() && groups.is_empty() && sets.is_empty();
         let shared = self.claims.is_empty() && self.coexistence.is_empty() && self.shared.is_empty();
-        let routes = self.routes.is_empty() && self.attached.is_empty() && self.reach.is_empty();
+        let routes =
+            self.routes.is_empty() && self.meshes.is_empty() && self.attached.is_empty() && self.reach.is_empty();
         let policies = self.verdicts.is_empty() && self.policies.is_empty() && self.traffic_policies.is_empty();
         objects.is_empty()
             && graph.is_empty()
@@ -172,6 +175,19 @@ impl Cluster {
         find().unwrap_or_default()
     }
 
+    /// What becomes of a route at each TCP port of a Service that is its parent, for diagnosis; nothing where the Service cannot
+    /// be one.
+    #[must_use]
+    pub fn port_placements(&self, id: &RouteId, reference: &ParentRef) -> Vec<PortPlacement> {
+        let find = || {
+            let service: Arc<str> = reference.key(objects::namespace_of(&id.key)).into();
+            let contender = self.objects.contenders.get(&service)?.get(id)?;
+            let mesh = self.meshes.get(&service)?;
+            Some(crate::mesh::placements(mesh, &service, reference, id, contender.is_refused))
+        };
+        find().filter(|_| reference.is_service()).unwrap_or_default()
+    }
+
     /// The state of a BackendTLSPolicy; every policy that exists has one.
     #[must_use]
     pub fn policy(&self, key: &str) -> Option<&PolicyState> {
@@ -184,13 +200,17 @@ impl Cluster {
         self.traffic_policies.get(key)
     }
 
-    /// The state of a route with what TrafficPolicies say about it at a listener: `policy` of its rules, of their backends
-    /// and of its stream rule. None when there is no such route, or when nothing holds there: its own state is the answer
-    /// then.
+    /// The state of a route as it is at a place, where that differs from its own state: with what TrafficPolicies say about it
+    /// there (`policy` of its rules, of their backends and of its stream rule), and at Services with references that need no
+    /// ReferenceGrant. None when there is no such route, or no difference.
     #[must_use]
-    pub fn with_policies(&self, listener: &ListenerId, route: &RouteId) -> Option<RouteState> {
+    pub fn with_policies(&self, place: &Place, route: &RouteId) -> Option<RouteState> {
         let entry = self.routes.get(route)?;
-        entry.policies.get(listener).map(|policies| traffic::effective(&entry.state, policies))
+        let state = entry.at(place);
+        match entry.policies.get(place) {
+            Some(policies) => Some(traffic::effective(state, policies)),
+            None => (!std::ptr::eq(state, &raw const entry.state)).then(|| state.clone()),
+        }
     }
 
     /// The programmed listeners of a Gateway; none unless it is ours and accepted.
@@ -210,11 +230,29 @@ impl Cluster {
         group.config(sets.filter(|set| set.state.gateway == *key).flat_map(|set| &set.configs))
     }
 
-    /// The routes that are attached to a listener, each with those of its hostnames that intersect with that of the
-    /// listener (none: all hosts), whatever the state of the listener is.
-    pub fn attached(&self, listener: &ListenerId) -> impl Iterator<Item = (&RouteId, &RouteState, &[Arc<str>])> {
-        let routes = self.attached.get(listener).into_iter().flatten();
-        routes.filter_map(|(id, hostnames)| Some((id, &self.routes.get(id)?.state, &**hostnames)))
+    /// The ports of a Service that are served at layer 7; none if none is.
+    #[must_use]
+    pub fn mesh(&self, service: &str) -> Option<Arc<MeshConfig>> {
+        self.meshes.get(service)?.config.clone()
+    }
+
+    /// All Services with ports that are served at layer 7.
+    pub fn mesh_configs(&self) -> impl Iterator<Item = &Arc<MeshConfig>> {
+        self.meshes.values().filter_map(|mesh| mesh.config.as_ref())
+    }
+
+    /// The routes that are attached to a place, each with its rules as they are there, but without policies, and with those of its
+    /// hostnames that intersect with that of the listener (none: all hosts), whatever the state of the listener is.
+    pub fn attached<'a>(
+        &'a self,
+        place: &Place,
+    ) -> impl Iterator<Item = (&'a RouteId, &'a RouteState, &'a [Arc<str>])> + use<'a> {
+        let routes = self.attached.get(place).into_iter().flatten();
+        let is_service = place.service_port().is_some();
+        routes.filter_map(move |(id, hostnames)| {
+            let entry = self.routes.get(id)?;
+            Some((id, if is_service { entry.in_mesh() } else { &entry.state }, &**hostnames))
+        })
     }
 }
 

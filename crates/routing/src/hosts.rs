@@ -133,9 +133,9 @@ impl<T: Clone> HostMap<T> {
 
 /// What follows each dot of a host, longest first, with the number of labels before it.
 fn suffixes(host: &str) -> impl Iterator<Item = (&str, usize)> {
-    // A host that begins with a dot has no label in front of it.
-    let dots = host.bytes().enumerate().filter(|(at, byte)| *byte == b'.' && *at > 0);
-    dots.enumerate().map(|(index, (at, _))| (&host[at + 1..], index + 1))
+    let dots = host.bytes().enumerate().filter(|(_, byte)| *byte == b'.');
+    // A host that begins with a dot has no label in front of it; the empty one counts where others follow.
+    dots.enumerate().filter(|(_, (at, _))| *at > 0).map(|(index, (at, _))| (&host[at + 1..], index + 1))
 }
 
 /// The place of a hostname (none for all hosts) in the order of precedence: smaller ones are tried first.

@@ -133,5 +133,7 @@ pub fn check_matches(matches: &[HttpRouteMatch]) -> Result<(), MatchError> {
 
 #[cfg(test)]
 mod oracle;
+#[cfg(any(test, fuzzing))]
+pub mod scan;
 #[cfg(test)]
 mod tests;

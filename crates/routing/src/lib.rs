@@ -6,7 +6,7 @@
 //! ```text
 //! objects ──▶ cluster ──▶ states (gateway, listener, route, policy) ──▶ status            (control writes it)
 //!                │                                                   └─▶ diagnosis
-//!                └──▶ config: ports, listeners, rules ──▶ http_table, grpc_table, hosts   (gateway serves it)
+//!                └──▶ configs: ports, places, rules ────▶ http_table, grpc_table, hosts   (gateway serves it)
 //! ```
 //! No I/O, no clock.
 
@@ -22,6 +22,7 @@ pub mod hosts;
 pub mod http_table;
 pub mod ingress;
 mod listeners;
+pub mod mesh;
 pub mod model;
 mod persistent;
 mod policies;

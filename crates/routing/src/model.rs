@@ -2,11 +2,15 @@
 //!
 //! Values are immutable and shared: the gateway reads them for each request, without locks.
 
+mod mesh;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::view::gateway_api::{Filter, GrpcRouteMatch, HttpRouteMatch, SessionPersistence};
+
+pub use mesh::{Clients, MeshConfig, MeshPort, Place, ServicePortId};
 
 use crate::policy::Policy;
 

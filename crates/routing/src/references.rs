@@ -21,21 +21,29 @@ pub fn not_permitted((from, namespace): (&str, &str), (to, key): (&str, &str)) -
     )
 }
 
+/// What holds for the references of a route at parents of one sort.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Whether BackendTLSPolicies apply.
+    pub(crate) tls_policies: bool,
+    /// Whether references to other namespaces need a ReferenceGrant.
+    pub(crate) grants: bool,
+}
+
 /// Resolves the references of one route, and keeps what was wrong with them.
 pub(crate) struct Resolver<'r, 'a> {
     reader: &'r Reader<'a>,
     kind: RouteKind,
     namespace: &'r str,
-    /// Whether BackendTLSPolicies apply.
-    with_policies: bool,
+    terms: Terms,
     /// The Services that permitted references name.
     pub(crate) services: BTreeSet<Arc<str>>,
     problems: Vec<(InvalidTarget, String)>,
 }
 
 impl<'r, 'a> Resolver<'r, 'a> {
-    pub(crate) fn new(reader: &'r Reader<'a>, kind: RouteKind, namespace: &'r str, with_policies: bool) -> Self {
-        Self { reader, kind, namespace, with_policies, services: BTreeSet::new(), problems: Vec::new() }
+    pub(crate) fn new(reader: &'r Reader<'a>, kind: RouteKind, namespace: &'r str, terms: Terms) -> Self {
+        Self { reader, kind, namespace, terms, services: BTreeSet::new(), problems: Vec::new() }
     }
 
     /// The backends of a rule.
@@ -97,7 +105,8 @@ impl<'r, 'a> Resolver<'r, 'a> {
             return Err((InvalidTarget::InvalidKind, message));
         }
         let key: Arc<str> = reference.key(self.namespace).into();
-        if !self.reader.permits((GROUP, self.kind.name(), self.namespace), ("", "Service", &key)) {
+        let is_permitted = || self.reader.permits((GROUP, self.kind.name(), self.namespace), ("", "Service", &key));
+        if self.terms.grants && !is_permitted() {
             let message = not_permitted((self.kind.name(), self.namespace), ("Service", &key));
             return Err((InvalidTarget::RefNotPermitted, message));
         }
@@ -116,7 +125,7 @@ impl<'r, 'a> Resolver<'r, 'a> {
     }
 
     fn service_target(&self, key: Arc<str>, port: &ServicePort) -> Result<ServiceTarget, (InvalidTarget, String)> {
-        let tls = if self.with_policies { policies::tls_for(self.reader, &key, &port.name) } else { Ok(None) };
+        let tls = if self.terms.tls_policies { policies::tls_for(self.reader, &key, &port.name) } else { Ok(None) };
         let tls = tls.map_err(|()| {
             (InvalidTarget::InvalidTlsPolicy, format!("The BackendTLSPolicy of Service \"{key}\" is not valid"))
         })?;
@@ -152,7 +161,7 @@ const fn reason(problem: InvalidTarget) -> &'static str {
 
 /// The protocol towards a port with this `appProtocol`; none when routes of the kind cannot use it. `https` and `wss` need
 /// a BackendTLSPolicy, because without one there is no name to verify.
-fn backend_protocol(kind: RouteKind, app: &str, has_tls: bool) -> Option<BackendProtocol> {
+pub(crate) fn backend_protocol(kind: RouteKind, app: &str, has_tls: bool) -> Option<BackendProtocol> {
     let app = app.to_ascii_lowercase();
     let is_h2 = matches!(&*app, "kubernetes.io/h2c" | "h2c" | "http2" | "h2" | "grpc");
     match kind {

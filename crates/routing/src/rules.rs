@@ -8,6 +8,7 @@ use api::view::gateway_api::{
 };
 
 use crate::cluster::Verdict;
+use crate::cluster::objects::RouteObject;
 use crate::filters::Filters;
 use crate::model::{Backend, Matches, Retry, RouteId, Rule, StreamRule};
 use crate::references::Resolver;
@@ -53,6 +54,21 @@ impl Rules {
 
 fn describe(index: usize, name: Option<&str>) -> String {
     name.map_or_else(|| index.to_string(), |name| format!("{index} (\"{name}\")"))
+}
+
+/// Whether no rule is left of a route that has some: it is accepted nowhere then.
+pub(crate) fn is_refused(object: &RouteObject) -> bool {
+    match object {
+        RouteObject::Http(route) => {
+            let rules = &route.spec.rules;
+            !rules.is_empty() && rules.iter().all(|rule| http_table::check_matches(&rule.matches).is_err())
+        }
+        RouteObject::Grpc(route) => {
+            let rules = &route.spec.rules;
+            !rules.is_empty() && rules.iter().all(|rule| grpc_table::check_matches(&rule.matches).is_err())
+        }
+        RouteObject::Stream(_) => false,
+    }
 }
 
 /// The rules of an HTTPRoute.

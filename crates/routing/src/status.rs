@@ -91,30 +91,35 @@ pub fn route(stored: &Value, state: &RouteState, now: &str) -> Option<Value> {
 #[must_use]
 pub fn policy(stored: &Value, state: &PolicyState, now: &str) -> Option<Value> {
     let found = [("Accepted", Some(&state.accepted)), ("ResolvedRefs", Some(&state.resolved_refs))];
-    let own = state.ancestors.iter().map(|gateway| {
-        let (namespace, name) = (namespace_of(gateway), name_of(gateway));
-        let reference = json!({ "group": GROUP, "kind": "Gateway", "namespace": namespace, "name": name });
-        (reference, found.to_vec())
-    });
-    let list = parents::ANCESTORS.merge(stored.items("ancestors"), own.collect(), state.generation, now);
-    with_list(stored, "ancestors", list, MOST_ANCESTORS)
+    with_ancestors(stored, &state.ancestors, &found, state.generation, now)
 }
 
 /// The status of a TrafficPolicy.
 #[must_use]
 pub fn traffic_policy(stored: &Value, state: &TrafficPolicyState, now: &str) -> Option<Value> {
     let found = [("Accepted", Some(&state.accepted)), ("ResolvedRefs", Some(&state.resolved_refs))];
-    let own = state.ancestors.iter().map(|Ancestor { group, kind, key }| {
-        let (namespace, name) = (namespace_of(key), name_of(key));
-        let reference = json!({ "group": group, "kind": kind, "namespace": namespace, "name": name });
-        (reference, found.to_vec())
-    });
-    let list = parents::ANCESTORS.merge(stored.items("ancestors"), own.collect(), state.generation, now);
-    with_list(stored, "ancestors", list, MOST_ANCESTORS)
+    with_ancestors(stored, &state.ancestors, &found, state.generation, now)
 }
 
 /// Conditions by type; none removes a condition.
 type Found<'a> = [(&'static str, Option<&'a Verdict>)];
+
+/// The status of a policy, with the same conditions for each of its ancestors.
+fn with_ancestors(
+    stored: &Value,
+    ancestors: &[Ancestor],
+    found: &Found<'_>,
+    generation: i64,
+    now: &str,
+) -> Option<Value> {
+    let own = ancestors.iter().map(|Ancestor { group, kind, key }| {
+        let (namespace, name) = (namespace_of(key), name_of(key));
+        let reference = json!({ "group": group, "kind": kind, "namespace": namespace, "name": name });
+        (reference, found.to_vec())
+    });
+    let list = parents::ANCESTORS.merge(stored.items("ancestors"), own.collect(), generation, now);
+    with_list(stored, "ancestors", list, MOST_ANCESTORS)
+}
 
 /// A status is an object, also before the first one is written.
 fn object(stored: &Value) -> Map<String, Value> {

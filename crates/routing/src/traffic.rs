@@ -35,7 +35,7 @@ use crate::cluster::objects::namespace_of;
 use crate::model::{RouteId, RouteKind};
 
 pub(crate) use compile::Compiled;
-pub(crate) use layers::{OwnerLayers, RoutePolicies, effective, of_gateway, of_route, of_set};
+pub(crate) use layers::{Layer, OwnerLayers, RoutePolicies, effective, of_backend, of_gateway, of_route, of_set};
 pub(crate) use verdict::judge;
 
 /// A stored TrafficPolicy, with what it says.

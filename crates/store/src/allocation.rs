@@ -13,6 +13,7 @@ use api::claims::{ClaimError, Claims};
 use api::facts::Facts;
 use api::field::quote;
 use api::ip::Family;
+use api::node_port_range::NodePortRange;
 use api::object;
 use api::value::ValueExt as _;
 use api::view::labels::IP_ADDRESS_MANAGED_BY;
@@ -21,6 +22,7 @@ use bytes::Bytes;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use crate::node_port_ranges::NodePortRanges;
 use crate::{Compare, Key, Op, Store, Table, Txn};
 
 /// The configured ranges of Service addresses and node ports.
@@ -141,6 +143,8 @@ pub struct TxnClaims<'a> {
     owner: (String, String),
     now: &'a str,
     uid: &'a dyn Fn() -> String,
+    /// Node ports of namespaces; read with the first claim that depends on them.
+    reserved: Option<NodePortRanges>,
     txn: Txn,
 }
 
@@ -155,13 +159,22 @@ impl<'a> TxnClaims<'a> {
         uid: &'a dyn Fn() -> String,
     ) -> Self {
         let owner = (owner.0.to_owned(), owner.1.to_owned());
-        Self { store, ranges, families: ranges.families(), owner, now, uid, txn: Txn::default() }
+        Self { store, ranges, families: ranges.families(), owner, now, uid, reserved: None, txn: Txn::default() }
     }
 
     /// The transaction of all claims.
     #[must_use]
     pub fn into_txn(self) -> Txn {
-        self.txn
+        let Self { mut txn, reserved, .. } = self;
+        if let Some(reserved) = reserved {
+            reserved.add_to(&mut txn);
+        }
+        txn
+    }
+
+    fn reserved(&mut self) -> &mut NodePortRanges {
+        let store = self.store;
+        self.reserved.get_or_insert_with(|| NodePortRanges::read(store))
     }
 
     fn is_free(&self, key: &Key) -> bool {
@@ -230,14 +243,23 @@ impl Claims for TxnClaims<'_> {
         if self.store.get(&port_map_key()).is_none() {
             return Err(ClaimError::NoMap("servicenodeportallocations"));
         }
-        let port = match wanted {
-            Some(port) if !self.ranges.ports.contains(&port) => {
+        let namespace = self.owner.0.clone();
+        let all = &self.ranges.ports;
+        if let Some(port) = wanted {
+            if !all.contains(&port) {
                 return Err(ClaimError::PortOutOfRange(self.ranges.ports_text()));
             }
-            Some(port) if !self.is_free(&port_key(port)) => return Err(ClaimError::PortTaken),
-            Some(port) => port,
-            None => pick_port(&self.ranges.ports, &|port| self.is_free(&port_key(port))).ok_or(ClaimError::Full)?,
-        };
+            if let Some(refused) = self.reserved().refusal(&namespace, port) {
+                return Err(refused);
+            }
+            if !self.is_free(&port_key(port)) {
+                return Err(ClaimError::PortTaken);
+            }
+        }
+        let ports = self.reserved().ports(&namespace, all);
+        let reserved = NodePortRanges::clone(self.reserved());
+        let is_free = |port| reserved.refusal(&namespace, port).is_none() && self.is_free(&port_key(port));
+        let port = wanted.or_else(|| pick_port(&ports, &is_free)).ok_or(ClaimError::Full)?;
         let value = port_owner_value(&self.owner.0, &self.owner.1);
         let key = port_key(port);
         self.claim(key.clone(), Op::Put { key, value, facts: Arc::new(Facts::default()), ttl: None });
@@ -246,6 +268,11 @@ impl Claims for TxnClaims<'_> {
 
     fn release_port(&mut self, port: u16) {
         self.release(port_key(port));
+    }
+
+    fn reserve_ports(&mut self, namespace: &str, range: Option<NodePortRange>) -> Result<(), ClaimError> {
+        let all = self.ranges.ports.clone();
+        self.reserved().set(namespace, range, &all)
     }
 }
 
@@ -262,16 +289,21 @@ fn owner_problem(name: &str) -> Option<String> {
 pub struct DryRunClaims<'a> {
     store: &'a dyn Store,
     families: Vec<Family>,
+    namespace: String,
+    ports: RangeInclusive<u16>,
+    reserved: NodePortRanges,
     claimed: Vec<u16>,
     next_port: u16,
 }
 
 impl<'a> DryRunClaims<'a> {
-    /// No claims.
+    /// No claims, for a Service of this namespace.
     #[must_use]
-    pub fn new(store: &'a dyn Store, ranges: &Ranges) -> Self {
+    pub fn new(store: &'a dyn Store, ranges: &Ranges, namespace: &str) -> Self {
         let next_port = ranges.ports.end().saturating_add(2);
-        Self { store, families: ranges.families(), claimed: Vec::new(), next_port }
+        let (ports, reserved) = (ranges.ports.clone(), NodePortRanges::read(store));
+        let (families, namespace) = (ranges.families(), namespace.to_owned());
+        Self { store, families, namespace, ports, reserved, claimed: Vec::new(), next_port }
     }
 }
 
@@ -306,6 +338,9 @@ impl Claims for DryRunClaims<'_> {
                 Err(ClaimError::PortTaken)
             }
             Some(port) => {
+                if let Some(refused) = self.reserved.refusal(&self.namespace, port) {
+                    return Err(refused);
+                }
                 self.claimed.push(port);
                 Ok(port)
             }
@@ -318,6 +353,10 @@ impl Claims for DryRunClaims<'_> {
     }
 
     fn release_port(&mut self, _port: u16) {}
+
+    fn reserve_ports(&mut self, namespace: &str, range: Option<NodePortRange>) -> Result<(), ClaimError> {
+        self.reserved.set(namespace, range, &self.ports)
+    }
 }
 
 /// The usable addresses of a range. The first ones (the static band) are allocated automatically only when the others are exhausted.

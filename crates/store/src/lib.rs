@@ -29,6 +29,7 @@ mod key;
 mod kinds;
 mod log;
 mod memory;
+mod node_port_ranges;
 mod queue;
 mod record;
 mod recover;

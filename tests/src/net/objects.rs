@@ -155,6 +155,12 @@ impl Service {
         self.with_port("targetPort", target.into())
     }
 
+    /// The last port has this application protocol.
+    #[must_use]
+    pub fn app_protocol(self, name: &str) -> Self {
+        self.with_port("appProtocol", name.into())
+    }
+
     /// The last port has this node port; the Service becomes a `NodePort` unless it is more already.
     #[must_use]
     pub fn node_port(self, port: u16) -> Self {

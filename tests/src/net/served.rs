@@ -309,6 +309,7 @@ fn place(object: &Value) -> (String, String) {
         "EndpointSlice" => within("/apis/discovery.k8s.io/v1", "endpointslices"),
         "Pod" => within("/api/v1", "pods"),
         "Node" => "/api/v1/nodes".to_owned(),
+        "Lease" => within("/apis/coordination.k8s.io/v1", "leases"),
         "ServiceCIDR" => "/apis/networking.k8s.io/v1/servicecidrs".to_owned(),
         other => panic!("where does a {other} live?"),
     };

@@ -285,3 +285,43 @@ fn s31_a_dry_run_claims_nothing() {
     let _ = api.delete(&format!("{SERVICES}/web?dryRun=All")).success();
     assert_eq!(held(&mut api), ["10.96.7.7"]);
 }
+
+// === S55: node ports of a namespace ===
+
+#[test]
+fn s55_a_namespace_reserves_node_ports_for_its_services() {
+    let server = Server::start();
+    let mut api = server.session();
+    let namespace = |name: &str, range: &str| {
+        let annotations = json!({"waypost.dev/node-port-range": range});
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}})
+    };
+    let reserve = |api: &mut Session, name: &str, range: &str| api.post("/api/v1/namespaces", &namespace(name, range));
+    let _ = reserve(&mut api, "team", "31000-31001").success();
+    let refusal = reserve(&mut api, "rival", "31001-31005").refused(422);
+    assert_says(
+        &refusal,
+        &["metadata.annotations[waypost.dev/node-port-range]", "overlaps the node ports 31000-31001"],
+    );
+    let refusal = reserve(&mut api, "rival", "29000-29005").refused(422);
+    assert_says(&refusal, &["not in the valid range. The range of valid ports is 30000-32767"]);
+    assert_says(&reserve(&mut api, "rival", "31000").refused(422), &["must be two ports"]);
+    assert_says(&reserve(&mut api, "rival", "31100-31400").refused(422), &["must have at most 256 ports"]);
+
+    let create = |api: &mut Session, namespace: &str, name: &str, port: u64| {
+        let mut service = service(name, of_type("NodePort", json!({"ports": [{"port": 80, "nodePort": port}]})));
+        service["metadata"]["namespace"] = namespace.into();
+        api.post(&format!("/api/v1/namespaces/{namespace}/services"), &service)
+    };
+    let [first, second] = ["first", "second"].map(|name| node_port(&create(&mut api, "team", name, 0).success()));
+    assert_eq!([first.min(second), first.max(second)], [31000, 31001]);
+    assert_says(&create(&mut api, "team", "third", 31002).refused(422), &["not in the range of the namespace"]);
+    let _ = api.delete("/api/v1/namespaces/team/services/second").success();
+    let refusal = create(&mut api, "default", "web", second).refused(422);
+    assert_says(&refusal, &["spec.ports[0].nodePort", "another namespace has the node ports 31000-31001"]);
+    // Without the annotation, the ports are everybody's, but for those that Services of the namespace have.
+    let none = json!({"metadata": {"annotations": {"waypost.dev/node-port-range": null}}});
+    let _ = api.merge("/api/v1/namespaces/team", &none).success();
+    assert_says(&create(&mut api, "default", "web", first).refused(422), &["provided port is already allocated"]);
+    assert_eq!(node_port(&create(&mut api, "default", "web", second).success()), second);
+}

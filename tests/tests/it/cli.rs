@@ -3,6 +3,7 @@
 //! One topic a file. Every test has a server of its own. [`machine`] has one that runs Pods.
 
 mod apply;
+mod canary;
 mod change;
 mod delete;
 mod describe;

@@ -6,6 +6,7 @@
 mod affinity;
 mod badinput;
 mod balance;
+mod balancing;
 mod basics;
 mod conntrack;
 mod frontends;

@@ -6,10 +6,13 @@
 use serde_json::Value;
 
 use super::common::report;
+use crate::claims::Claims;
 use crate::field::{Errors, Path};
 use crate::kind::{Kind, Rules, Selectable, Subresource, keep_status, status_of};
 use crate::meta;
 use crate::names;
+use crate::node_port_range::{ANNOTATION, NodePortRange, NodePortRangeError};
+use crate::status::Status;
 use crate::table::{AGE, NAME, Table, age, column, no_conditions};
 use crate::value::ValueExt as _;
 use crate::view::labels::METADATA_NAME;
@@ -75,8 +78,24 @@ impl Rules for NamespaceRules {
         keep_status(new, old);
     }
 
+    fn begin_create(&self, object: &mut Value, claims: &mut dyn Claims) -> Result<(), Status> {
+        reserve_ports(object, claims)
+    }
+
+    fn begin_update(&self, new: &mut Value, _: &Value, claims: &mut dyn Claims) -> Result<(), Status> {
+        reserve_ports(new, claims)
+    }
+
+    fn finish_delete(&self, object: &Value, claims: &mut dyn Claims) {
+        // Giving back is always possible.
+        drop(claims.reserve_ports(object.text("metadata.name"), None));
+    }
+
     fn validate_create(&self, object: &Value, errors: &mut Errors) {
         meta::validate(object, false, names::name_is_label, errors);
+        if let Some(Err(error)) = node_ports(object) {
+            invalid_node_ports(object, &error.to_string(), errors);
+        }
         for name in object.texts("spec.finalizers") {
             check_finalizer(&Path::Root("spec.finalizers"), name, errors);
         }
@@ -123,6 +142,34 @@ impl Rules for NamespaceRules {
             errors.invalid(&Path::Root("status.Phase"), phase, detail);
         }
     }
+}
+
+/// The node ports that a Namespace asks for.
+fn node_ports(object: &Value) -> Option<Result<NodePortRange, NodePortRangeError>> {
+    let text = object.at("metadata.annotations").get(ANNOTATION)?;
+    Some(NodePortRange::parse(text.as_str().unwrap_or_default()))
+}
+
+/// Reserves the node ports that a Namespace asks for. What cannot be read is left to the validation.
+fn reserve_ports(object: &Value, claims: &mut dyn Claims) -> Result<(), Status> {
+    let range = match node_ports(object) {
+        None => None,
+        Some(Ok(range)) => Some(range),
+        Some(Err(_)) => return Ok(()),
+    };
+    let name = object.text("metadata.name");
+    claims.reserve_ports(name, range).map_err(|error| {
+        let mut errors = Errors::default();
+        invalid_node_ports(object, &error.to_string(), &mut errors);
+        Status::invalid("", "Namespace", name, &errors)
+    })
+}
+
+fn invalid_node_ports(object: &Value, why: &str, errors: &mut Errors) {
+    let path = Path::Root("metadata");
+    let path = path.child("annotations");
+    let value = object.at("metadata.annotations").get(ANNOTATION).unwrap_or(&Value::Null);
+    errors.invalid(&path.key(ANNOTATION), value, why);
 }
 
 fn label_with_name(object: &mut Value) {

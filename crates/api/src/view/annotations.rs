@@ -21,10 +21,21 @@ pub const PROXY_PROTOCOL_FROM: &str = "waypost.dev/proxy-protocol-from";
 pub const GATEWAY: &str = "waypost.dev/gateway";
 /// On the Service of an IngressClass: the name of the IngressClass. Its load-balancer addresses belong to the gateway.
 pub const GATEWAY_OF_CLASS: &str = "waypost.dev/ingress-class";
+/// On a Service: `true` has the gateway of the node of the client balance each request to its ports whose `appProtocol` is HTTP
+/// without TLS; `false` keeps routes away that name it as a parent.
+pub const LAYER_7: &str = "waypost.dev/layer-7";
+/// On the HTTPRoute of a canary: the name of the Service that gets a part of the requests.
+pub const CANARY: &str = "waypost.dev/canary";
 /// The default IngressClass: `true`.
 pub const DEFAULT_INGRESS_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 /// The class of an Ingress, in the form that `spec.ingressClassName` replaced.
 pub const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
+/// On a Service: how the proxy selects an endpoint for a connection, such as `round-robin`.
+pub const TRAFFIC_POLICY: &str = "waypost.dev/traffic-policy";
+/// On a Service with the traffic policy `leader`: the Lease of its namespace whose holder gets all connections.
+pub const LEADER_LEASE: &str = "waypost.dev/leader-lease";
+/// On a Service with the traffic policy `weighted`: the weight of each endpoint of a zone, as `a=3,b=1`.
+pub const ZONE_WEIGHTS: &str = "waypost.dev/zone-weights";
 /// The object as `kubectl apply` last sent it.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The container that `kubectl exec` and `logs` use when none is named.

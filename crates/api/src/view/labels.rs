@@ -39,6 +39,8 @@ pub const BETA_ARCH: &str = "beta.kubernetes.io/arch";
 pub const OS: &str = "kubernetes.io/os";
 /// The deprecated form of [`OS`].
 pub const BETA_OS: &str = "beta.kubernetes.io/os";
+/// Of Pods and ReplicaSets of a Deployment: the hash of their template.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// The zone of a Node.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// On Nodes of the control plane.

@@ -24,4 +24,8 @@ pub struct LeaseSpec {
     /// Its holder; empty for none.
     #[serde(deserialize_with = "or_default")]
     pub holder_identity: Box<str>,
+    /// How long it is held after a renewal, in seconds.
+    pub lease_duration_seconds: Option<i64>,
+    /// When its holder renewed it last, by the clock of the holder.
+    pub renew_time: Option<Box<str>>,
 }

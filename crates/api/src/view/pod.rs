@@ -155,7 +155,14 @@ pub struct ContainerState {
     /// Why it waits.
     #[serde(deserialize_with = "or_default")]
     pub waiting: Waiting,
+    /// How it ended; none while it has not.
+    #[serde(deserialize_with = "or_default")]
+    pub terminated: Option<Terminated>,
 }
+
+/// How a container ended.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Terminated {}
 
 /// Why a container waits.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
@@ -171,6 +178,13 @@ impl Pod {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(&*self.status.phase, "Succeeded" | "Failed")
+    }
+
+    /// Whether one of its containers may run: not all of them are known to have ended.
+    #[must_use]
+    pub fn may_run(&self) -> bool {
+        let all = &self.status.container_statuses;
+        all.is_empty() || all.iter().any(|container| container.state.terminated.is_none())
     }
 
     /// Its addresses as they are written. Objects of older servers have only the first.

@@ -28,7 +28,7 @@ use super::verdict::CheckResult;
 /// too.
 pub(super) fn check_of(code: &str, any_runs: bool) -> &'static str {
     match code {
-        code::EXTERNAL_NAME_IS_ADDRESS => "shape",
+        code::EXTERNAL_NAME_IS_ADDRESS | code::NOT_AT_LAYER_7 => "shape",
         code::NO_SELECTOR => "selector",
         code::NO_POD_MATCHES => "selected",
         code::PODS_NOT_READY if any_runs => "ready",

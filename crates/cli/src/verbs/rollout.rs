@@ -1,7 +1,8 @@
-//! `waypost rollout`: status, history, undo, restart, pause and resume.
+//! `waypost rollout`: status, history, undo, restart, pause and resume; and `canary`, which is about a Service.
 //!
 //! In: a Deployment, DaemonSet or StatefulSet. Out: its status, or a patch. `progress` computes the status, `history` the revisions; both are pure.
 
+mod canary;
 mod history;
 mod progress;
 
@@ -37,6 +38,8 @@ pub enum Subject {
     Pause(Arguments),
     /// Resume rollouts
     Resume(Arguments),
+    /// Move the requests of a Service to another Service by weight
+    Canary(canary::Arguments),
 }
 
 /// Which objects.
@@ -91,6 +94,7 @@ pub(super) async fn exec(subject: Subject) -> anyhow::Result<()> {
         Subject::Restart(arguments) => each(arguments, Change::Restart).await,
         Subject::Pause(arguments) => each(arguments, Change::Pause).await,
         Subject::Resume(arguments) => each(arguments, Change::Resume).await,
+        Subject::Canary(arguments) => canary::exec(arguments).await,
     }
 }
 

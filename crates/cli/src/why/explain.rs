@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use api::view::Service;
 use diagnose::Finding;
+use diagnose::layer7::Item;
 use plan::why::{Explanation, Subject};
 use serde_json::Value;
 
@@ -16,6 +17,7 @@ use super::node_view::{self, NodeView};
 use super::{Output, pretty};
 use crate::api_client::ApiClient;
 use crate::host::{Announcement, Host};
+use crate::layer7::Layer7Objects;
 use crate::terminal;
 
 /// The arguments.
@@ -38,6 +40,8 @@ struct Answer {
     announced: Vec<(IpAddr, Announcement)>,
     /// What [`diagnose`] finds for it.
     findings: Vec<Finding>,
+    /// Its ports at layer 7.
+    layer_7: Vec<Item>,
     missing: Vec<String>,
 }
 
@@ -67,12 +71,16 @@ async fn find(api: &mut ApiClient, question: &Question<'_>, host: &dyn Host) -> 
     let (slices, pods) = (cluster.slices_of(&service), cluster.pods_of(&service));
     let explanation = view.planner.why(&Subject { service: &service, slices: &slices, pods: &pods });
     let findings = cluster.findings(&service);
+    let objects = Layer7Objects::read(api).await;
+    let layer_7 = objects.layer7(&cluster.snapshot(), false).service_ports(&service.metadata.key());
     let (announced, mut missing) = (announced(api, &service, host).await, cluster.missing);
     let announced = announced.unwrap_or_else(|error| {
         missing.push(format!("the announcement of its addresses is not known: {error:#}"));
         Vec::new()
     });
-    Ok(Answer { service, explanation, view, announced, findings, missing })
+    let unread = objects.missing.first().map(|why| format!("whether a port is served at layer 7 is not known: {why}"));
+    missing.extend(unread);
+    Ok(Answer { service, explanation, view, announced, findings, layer_7, missing })
 }
 
 /// The announcements of the addresses of a load balancer. Objects are listed again as JSON, since announcers read other fields.

@@ -11,7 +11,8 @@ use anyhow::{bail, ensure};
 use api::view::Service;
 use ipnet::IpNet;
 use plan::{
-    LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, ServicePortName, Update, lenient_ranges,
+    DataPlane, LocalDetector, NodePortAddresses, Options, Planner, Protocol, Redirect, RedirectedFrontends, ServicePortName,
+    Update, lenient_ranges,
 };
 use serde_json::Value;
 
@@ -73,9 +74,16 @@ pub(super) fn planner(cluster: &ClusterObjects, node: &str, report: Option<&Valu
             .into_iter()
             .chain(cluster.cidrs.iter().cloned().map(Update::Cidr))
             .chain(services)
+            .chain(report.map(leaders).unwrap_or_default())
             .chain(cluster.slices.iter().cloned().map(Update::Slice)),
     );
     planner
+}
+
+/// The holders of Leases that a node reports.
+fn leaders(report: &Value) -> Vec<Update> {
+    let leases = report["leaders"].as_object().into_iter().flatten();
+    leases.map(|(lease, holder)| Update::Leader(lease.as_str().into(), holder.as_str().map(Into::into))).collect()
 }
 
 /// The redirects that a node reports.
@@ -89,12 +97,18 @@ fn redirects(report: &Value) -> BTreeSet<Redirect> {
     };
     let redirect = |(service, port): (&String, &Value)| {
         let redirect = &port["redirect"];
-        // Nodes of earlier releases report the listener as the endpoint only.
+        // Nodes of earlier releases report the listener as the endpoint only, and redirect no cluster IPs.
         let listener = redirect["listener"].as_str().or_else(|| port["backends"][0]["address"].as_str());
         Some(Redirect {
             service: service.as_str().into(),
             port: port["name"].as_str()?.into(),
             protocol: Protocol::named(port["protocol"].as_str()?)?,
+            frontends: match redirect["frontends"].as_str() {
+                Some(frontends) if frontends == RedirectedFrontends::ClusterIp.as_str() => {
+                    RedirectedFrontends::ClusterIp
+                }
+                _ => RedirectedFrontends::LoadBalancer,
+            },
             listener: listener?.parse().ok()?,
             direct: name(&redirect["direct"]),
             backends: redirect["backends"].as_array().into_iter().flatten().filter_map(name).collect(),
@@ -117,6 +131,7 @@ fn options(cluster: &ClusterObjects, node: &str, report: Option<&Value>) -> (Opt
     let Some(options) = report.map(|report| &report["options"]).filter(|options| options.is_object()) else {
         return (usual, BTreeSet::new());
     };
+    let mode = report.and_then(|report| report["mode"].as_str()).unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let pods = &options["pods"];
     let texts = pods["ranges"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -131,6 +146,7 @@ fn options(cluster: &ClusterObjects, node: &str, report: Option<&Value>) -> (Opt
         masquerade_all: options["masqueradeAll"] == true,
         rootless: options["rootless"] == true,
         local,
+        data_plane: DataPlane::of_mode(mode),
         // The report names exactly these addresses.
         node_port_addresses: NodePortAddresses::All,
         ..usual
@@ -180,6 +196,7 @@ mod tests {
             service: "shop/public-waypost".into(),
             port: "tcp-80".into(),
             protocol: Protocol::Tcp,
+            frontends: RedirectedFrontends::LoadBalancer,
             listener: "192.0.2.1:41000".parse().expect("an address"),
             backends: direct.iter().cloned().collect(),
             direct,
@@ -191,5 +208,9 @@ mod tests {
         let of_program = json!({"listener": "192.0.2.1:41000", "direct": null, "backends": []});
         assert_eq!(redirects(&port(of_program)), [redirect(None)].into());
         assert_eq!(redirects(&port(Value::Null)), [redirect(None)].into(), "of an earlier release");
+        let of_cluster_ip =
+            json!({"frontends": "ClusterIP", "listener": "192.0.2.1:41000", "direct": null, "backends": []});
+        let layer7 = Redirect { frontends: RedirectedFrontends::ClusterIp, ..redirect(None) };
+        assert_eq!(redirects(&port(of_cluster_ip)), [layer7].into());
     }
 }

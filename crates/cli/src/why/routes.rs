@@ -93,7 +93,7 @@ fn text(found: &[Explanation], missing: &[&String]) -> String {
     lines.join("\n") + "\n"
 }
 
-fn add(item: &Item, depth: usize, lines: &mut Vec<String>) {
+pub(super) fn add(item: &Item, depth: usize, lines: &mut Vec<String>) {
     let says = if item.says.is_empty() { String::new() } else { format!(": {}", item.says) };
     let kind = if item.kind == "more" { String::new() } else { format!("{} ", item.kind) };
     lines.push(format!("{}{kind}{}{says}", "  ".repeat(depth), item.name));

@@ -128,7 +128,7 @@ async fn find(arguments: &Arguments) -> anyhow::Result<Answer> {
     let endpoints = match &trace.outcome {
         Outcome::Forward(forward) => {
             let named = |one: &plan::Backend| (SocketAddr::new(one.ip, one.port), cluster.pod_at(&one.ip.to_string()));
-            forward.backends.iter().map(named).collect()
+            forward.possible().iter().map(named).collect()
         }
         _ => Vec::new(),
     };

@@ -1,13 +1,17 @@
 //! How often certificates are ordered: limits that hold across restarts and with objects that come and go.
 //!
-//! In: attempts and their results. Out: when a certificate may be ordered. The limits of public CAs are per account, host and set of hosts, so records
-//! are by namespace and hosts, not by object. An attempt is entered before it begins, as a failure: a process that is killed over and over again orders no more
-//! often than one whose orders fail. Times are seconds since 1970; those in the future, after the clock went back, do not count.
+//! In: attempts and their results. Out: when a certificate may be ordered. The limits of public CAs are per account, host and set of hosts, so certificates
+//! are counted by namespace and hosts, not by object, and failures by namespace and host: with another set of hosts for each order, a tenant would use up the
+//! failed validations that the CA permits for the host of another one. An attempt is entered before it begins, as a failure: a process that is killed over and
+//! over again orders no more often than one whose orders fail. Times are seconds since 1970; those in the future, after the clock went back, do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::objects::split;
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
@@ -21,10 +25,15 @@ const MOST_OF_HOSTS: usize = 4;
 const LONGEST_PAUSE: i64 = DAY;
 /// The shortest pause after a rate limit of the CA.
 const RATE_LIMIT_PAUSE: i64 = HOUR;
-/// The most records; the oldest are dropped. With it, the ConfigMap stays far below its limit of 1 MiB.
-const MOST_RECORDS: usize = 1500;
+/// The most records, and the most hosts with failures; the oldest are dropped. With both, the ConfigMap stays below its limit of 1 MiB.
+const MOST_RECORDS: usize = 500;
+const MOST_FAILURES: usize = 1500;
+/// The most hosts with failures of one namespace: it does not displace its own by those that it invents.
+const MOST_FAILURES_OF_NAMESPACE: usize = 300;
 /// The longest description of a problem, in bytes.
 const LONGEST_PROBLEM: usize = 200;
+/// How long an attempt without a result may be in progress.
+const LONGEST_ATTEMPT: i64 = 600;
 /// The longest list of hosts in a key, in bytes.
 const LONGEST_HOSTS: usize = 120;
 
@@ -36,23 +45,37 @@ pub(super) struct Ledger {
     orders: Vec<(i64, Box<str>)>,
     /// By namespace and hosts.
     records: BTreeMap<Box<str>, Record>,
+    /// By namespace and host; none of hosts whose last attempt succeeded.
+    failures: BTreeMap<Box<str>, Failures>,
 }
 
 /// What is known of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Record {
-    /// Attempts since the last success.
-    failures: u32,
     /// When the last attempt began.
     last: i64,
-    /// Not before this.
-    next: i64,
-    /// When certificates were issued, in the last week.
+    /// When the last certificates were issued, in the last week.
     issued: Vec<i64>,
+    /// How long the last of them is valid.
+    lifetime: i64,
     /// Why the last attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<Box<str>>,
+}
+
+/// Attempts for a host, with whatever other hosts.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Failures {
+    /// Attempts since the last success.
+    count: u32,
+    /// When the last one began.
+    last: i64,
+    /// Not before this.
+    next: i64,
+    /// Whether the last one has no result.
+    is_open: bool,
 }
 
 /// A certificate in the ledger.
@@ -60,27 +83,44 @@ struct Record {
 pub(super) struct Certificate {
     namespace: Box<str>,
     key: Box<str>,
+    /// The keys of its hosts.
+    hosts: Vec<Box<str>>,
 }
 
 impl Certificate {
     pub(super) fn new(namespace: &str, hosts: &BTreeSet<Box<str>>) -> Self {
-        let mut text = hosts.iter().map(|host| &**host).collect::<Vec<_>>().join(",");
-        if text.len() > LONGEST_HOSTS {
-            let hash = api::hash::fnv1a32(text.as_bytes());
-            text.truncate(LONGEST_HOSTS);
-            text.push_str(&format!("…{hash:08x}"));
+        let key = |text: String| format!("{namespace}/{}", shortened(text)).into();
+        Self {
+            namespace: namespace.into(),
+            key: key(hosts.iter().map(|host| &**host).collect::<Vec<_>>().join(",")),
+            hosts: hosts.iter().map(|host| key(host.to_string())).collect(),
         }
-        Self { namespace: namespace.into(), key: format!("{namespace}/{text}").into() }
     }
+}
+
+/// Hosts as part of a key.
+fn shortened(mut hosts: String) -> String {
+    if hosts.len() > LONGEST_HOSTS {
+        let hash = api::hash::fnv1a32(hosts.as_bytes());
+        hosts.truncate(LONGEST_HOSTS);
+        hosts.push_str(&format!("…{hash:08x}"));
+    }
+    hosts
 }
 
 impl Ledger {
     /// When a certificate may be ordered; not after `now` if at once.
     pub(super) fn earliest(&self, of: &Certificate, is_renewal: bool, now: i64) -> i64 {
+        let failures = of.hosts.iter().filter_map(|host| self.failures.get(host));
+        let mut earliest = failures.filter(|failures| failures.last <= now).fold(now, |at, one| at.max(one.next));
         let record = self.records.get(&of.key);
-        let mut earliest = record.map_or(now, |record| record.next.min(now + LONGEST_PAUSE));
         let issued: Vec<i64> = record.into_iter().flat_map(|record| within(&record.issued, now, WEEK)).collect();
-        if !is_renewal && issued.len() >= MOST_OF_HOSTS {
+        if is_renewal {
+            // One that is due as soon as it is issued is not renewed over and over: the clock is ahead, the CA has dated it back, or a user has
+            // replaced it by another.
+            let pause = record.map_or(0, |record| record.lifetime / 3);
+            earliest = issued.iter().fold(earliest, |at, issued| at.max(issued + pause));
+        } else if issued.len() >= MOST_OF_HOSTS {
             earliest = earliest.max(issued[issued.len() - MOST_OF_HOSTS] + WEEK);
         }
         let orders = |of_namespace: Option<&str>| -> Vec<i64> {
@@ -92,46 +132,83 @@ impl Ledger {
                 earliest = earliest.max(orders[orders.len() - most] + HOUR);
             }
         }
-        earliest
+        if self.has_room(of) { earliest } else { earliest.max(now + HOUR) }
+    }
+
+    /// Whether failures of its hosts can be remembered.
+    fn has_room(&self, of: &Certificate) -> bool {
+        let new = of.hosts.iter().filter(|host| !self.failures.contains_key(*host)).count();
+        let prefix = format!("{}/", of.namespace);
+        let own = self.failures.range::<str, _>((Bound::Included(&*prefix), Bound::Unbounded));
+        new == 0 || own.take_while(|(key, _)| key.starts_with(&prefix)).count() + new <= MOST_FAILURES_OF_NAMESPACE
+    }
+
+    /// Whether another namespace has an attempt for one of the hosts in progress, if only by another leader. A CA may answer both with the same
+    /// authorization, so that the proof of one tenant would count for the other.
+    pub(super) fn is_contended(&self, of: &Certificate, now: i64) -> bool {
+        let is_open = |one: &Failures| one.is_open && is_within(one.last, now, LONGEST_ATTEMPT);
+        let is_own = |key: &str| of.hosts.iter().any(|own| **own == *key);
+        let open = self.failures.iter().filter(|(key, one)| is_open(one) && !is_own(key));
+        let mut open = open.map(|(key, _)| split(key).1);
+        open.any(|host| of.hosts.iter().any(|own| split(own).1 == host))
     }
 
     /// Enters an attempt, which counts as failed until it has succeeded.
     pub(super) fn begin(&mut self, of: &Certificate, now: i64, retry: Duration) {
-        self.prune(now);
+        self.prune(now, of.hosts.len());
         self.orders.push((now, of.namespace.clone()));
-        let record = self.records.entry(of.key.clone()).or_default();
-        record.failures = record.failures.saturating_add(1);
-        record.last = now;
-        record.next = now + pause(record.failures, retry);
+        self.records.entry(of.key.clone()).or_default().last = now;
+        for host in &of.hosts {
+            let failures = self.failures.entry(host.clone()).or_default();
+            let count = failures.count.saturating_add(1);
+            *failures = Failures { count, last: now, next: now + pause(count, retry), is_open: true };
+        }
     }
 
-    /// Enters a success.
-    pub(super) fn succeed(&mut self, of: &Certificate, now: i64) {
+    /// Enters a success; `lifetime` is that of the certificate, in seconds.
+    pub(super) fn succeed(&mut self, of: &Certificate, now: i64, lifetime: i64) {
+        for host in &of.hosts {
+            self.failures.remove(host);
+        }
         let record = self.records.entry(of.key.clone()).or_default();
-        (record.failures, record.next, record.problem) = (0, now, None);
+        (record.lifetime, record.problem) = (lifetime, None);
         record.issued.push(now);
+        let excess = record.issued.len().saturating_sub(MOST_OF_HOSTS);
+        record.issued.drain(..excess);
     }
 
-    /// Enters why an attempt failed.
+    /// Enters why an attempt failed. Which hosts are the cause is not known: a CA may have tried to validate all of them.
     pub(super) fn fail(&mut self, of: &Certificate, now: i64, retry: Duration, problem: &str, is_rate_limit: bool) {
-        let record = self.records.entry(of.key.clone()).or_default();
         let shortest = if is_rate_limit { RATE_LIMIT_PAUSE } else { 0 };
-        record.next = now + pause(record.failures.max(1), retry).max(shortest);
+        for host in &of.hosts {
+            let failures = self.failures.entry(host.clone()).or_default();
+            failures.next = now + pause(failures.count.max(1), retry).max(shortest);
+            failures.is_open = false;
+        }
         let end = problem.floor_char_boundary(LONGEST_PROBLEM);
-        record.problem = problem.get(..end).map(Into::into);
+        self.records.entry(of.key.clone()).or_default().problem = problem.get(..end).map(Into::into);
     }
 
-    fn prune(&mut self, now: i64) {
+    /// Makes room for an attempt with this many hosts.
+    fn prune(&mut self, now: i64, hosts: usize) {
         self.orders.retain(|(at, _)| is_within(*at, now, HOUR));
         self.records.retain(|_, record| {
             record.issued.retain(|at| is_within(*at, now, WEEK));
             is_within(record.last, now, WEEK)
         });
-        while self.records.len() >= MOST_RECORDS {
-            let oldest = self.records.iter().min_by_key(|(_, record)| record.last).map(|(key, _)| key.clone());
-            let Some(oldest) = oldest else { return };
-            self.records.remove(&oldest);
-        }
+        self.failures.retain(|_, failures| is_within(failures.last, now, WEEK));
+        drop_oldest(&mut self.records, MOST_RECORDS - 1, |record| record.last);
+        drop_oldest(&mut self.failures, MOST_FAILURES - hosts, |failures| failures.last);
+    }
+}
+
+/// Drops the oldest values beyond a number.
+fn drop_oldest<T>(all: &mut BTreeMap<Box<str>, T>, most: usize, age: impl Fn(&T) -> i64) {
+    let Some(excess) = all.len().checked_sub(most).filter(|excess| *excess > 0) else { return };
+    let mut by_age: Vec<(i64, Box<str>)> = all.iter().map(|(key, value)| (age(value), key.clone())).collect();
+    by_age.sort_unstable();
+    for (_, key) in by_age.into_iter().take(excess) {
+        all.remove(&key);
     }
 }
 
@@ -150,98 +227,4 @@ fn within(all: &[i64], now: i64, period: i64) -> impl Iterator<Item = i64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RETRY: Duration = Duration::from_secs(120);
-    const START: i64 = 1_800_000_000;
-
-    fn certificate(namespace: &str, host: &str) -> Certificate {
-        Certificate::new(namespace, &BTreeSet::from([host.into()]))
-    }
-
-    #[test]
-    fn pauses_grow_also_when_the_process_is_killed() {
-        let (mut ledger, shop, mut now) = (Ledger::default(), certificate("shop", "a.example"), START);
-        let mut attempts = Vec::new();
-        while now < START + 3 * DAY {
-            assert_eq!(ledger.earliest(&shop, false, now), now, "due at {now}");
-            ledger.begin(&shop, now, RETRY);
-            attempts.push(now);
-            // No result: it was killed. A restart reads what was written.
-            let text = serde_json::to_string(&ledger).unwrap();
-            ledger = serde_json::from_str(&text).unwrap();
-            now = ledger.earliest(&shop, false, now);
-        }
-        let pauses: Vec<i64> = attempts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert_eq!(pauses[..6], [120, 360, 1080, 3240, 9720, 29160]);
-        assert_eq!(pauses.last(), Some(&DAY));
-        let in_an_hour = attempts.iter().filter(|at| **at < START + HOUR).count();
-        assert!(in_an_hour < 5, "a CA permits five failed validations of a host in an hour, here {in_an_hour}");
-        ledger.succeed(&shop, now);
-        assert_eq!(ledger.earliest(&shop, false, now), now, "a success ends the pauses");
-    }
-
-    #[test]
-    fn the_same_hosts_get_few_certificates_in_a_week_but_renewals() {
-        let (mut ledger, shop) = (Ledger::default(), certificate("shop", "a.example"));
-        for at in 0..4 {
-            let now = START + at * DAY;
-            assert!(ledger.earliest(&shop, false, now) <= now);
-            ledger.begin(&shop, now, RETRY);
-            ledger.succeed(&shop, now);
-        }
-        let now = START + 4 * DAY;
-        assert_eq!(ledger.earliest(&shop, false, now), START + WEEK, "when the first is a week old");
-        assert_eq!(
-            ledger.earliest(&shop, true, now),
-            START + 3 * DAY,
-            "the CA decided how long a certificate is valid"
-        );
-        assert_eq!(ledger.earliest(&certificate("shop", "b.example"), false, now), now);
-        assert_eq!(ledger.earliest(&certificate("blog", "a.example"), false, now), now, "of another tenant");
-    }
-
-    #[test]
-    fn no_namespace_uses_up_what_all_share() {
-        let mut ledger = Ledger::default();
-        for index in 0..MOST_OF_NAMESPACE {
-            ledger.begin(&certificate("loud", &format!("{index}.example")), START + 1, RETRY);
-        }
-        let now = START + 10;
-        assert_eq!(ledger.earliest(&certificate("loud", "new.example"), false, now), START + 1 + HOUR);
-        assert_eq!(ledger.earliest(&certificate("shop", "new.example"), false, now), now);
-        for index in 0..MOST_OF_ALL - MOST_OF_NAMESPACE {
-            ledger.begin(&certificate(&format!("n{index}"), "x.example"), START + 2, RETRY);
-        }
-        assert_eq!(ledger.earliest(&certificate("shop", "new.example"), true, now), START + 1 + HOUR);
-        assert_eq!(ledger.earliest(&certificate("shop", "new.example"), true, now + HOUR), now + HOUR);
-    }
-
-    #[test]
-    fn a_rate_limit_of_the_ca_is_respected_and_clocks_may_go_back() {
-        let (mut ledger, shop) = (Ledger::default(), certificate("shop", "a.example"));
-        ledger.begin(&shop, START, RETRY);
-        ledger.fail(&shop, START + 5, RETRY, &"ä".repeat(500), true);
-        assert_eq!(ledger.earliest(&shop, false, START + 5), START + 5 + HOUR);
-        assert!(ledger.records[&shop.key].problem.as_ref().is_some_and(|text| text.len() <= LONGEST_PROBLEM));
-        let earlier = START - 400 * DAY;
-        assert!(ledger.earliest(&shop, false, earlier) <= earlier + LONGEST_PAUSE);
-        for index in 0..MOST_OF_NAMESPACE {
-            ledger.begin(&certificate("shop", &format!("{index}.example")), START, RETRY);
-        }
-        let other = certificate("shop", "other.example");
-        assert_eq!(ledger.earliest(&other, false, earlier), earlier, "orders in the future do not count");
-    }
-
-    #[test]
-    fn the_number_of_records_is_bounded() {
-        let mut ledger = Ledger::default();
-        for index in 0..i64::try_from(MOST_RECORDS).unwrap() + 10 {
-            ledger.begin(&certificate("shop", &format!("{index}.example")), START + index, RETRY);
-        }
-        assert!(ledger.records.len() <= MOST_RECORDS && !ledger.records.contains_key("shop/0.example"));
-        let long = (0..99).map(|index| format!("{index}.{}", "x".repeat(60)).into()).collect();
-        assert!(Certificate::new("shop", &long).key.len() < LONGEST_HOSTS + 20);
-    }
-}
+mod tests;

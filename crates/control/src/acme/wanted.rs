@@ -3,11 +3,10 @@
 //! In: Gateways, ListenerSets and Ingresses with the annotation, and what the engines of layer-7 routing derived from them. Out: certificates, and
 //! findings for the owners of the objects.
 //!
-//! An object gets certificates only for hosts that it serves itself: at a Gateway, the listener that takes the host on the port of the challenge must
-//! be of the namespace of the object; of Ingresses, which share one address, the host must belong to the namespace. Otherwise one
-//! tenant could get the certificate of another.
+//! An object gets certificates only for hosts of its namespace: at a Gateway as [`super::validation`] defines it, of Ingresses, which share one
+//! address, as the engine does. Otherwise one tenant could get the certificate of another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::acme::{self, Challenge};
@@ -19,12 +18,11 @@ use api::value::ValueExt as _;
 use api::view::gateway_api::{Gateway, Listener, ListenerSet};
 use api::view::{Ingress, ObjectMeta, Secret};
 use routing::cluster::ListenerState;
-use routing::hosts::HostMap;
-use routing::model::{GatewayConfig, ListenerConfig, ListenerProtocol};
 use serde::de::DeserializeOwned;
 use store::{Entry, Key, Table};
 
 use super::SECRETS;
+use super::validation::{Obstacle, Ports, valid};
 use crate::cache::INGRESSES;
 use crate::certificate_orders::{Requester, Wanted};
 use crate::controller::View;
@@ -34,6 +32,10 @@ use crate::objects::{read, split};
 
 /// Most hosts of one certificate, as of public CAs.
 const MOST_HOSTS: usize = 100;
+/// The most certificates of one namespace: what is wanted is looked at again after every change.
+const MOST_OF_NAMESPACE: usize = 1000;
+/// The most findings of one object.
+const MOST_FINDINGS: usize = 20;
 /// The object asks for something that is not done.
 const REFUSED: &str = "CertificateRefused";
 /// The validation would fail as things are.
@@ -46,6 +48,12 @@ pub(super) struct Requests {
     pub(super) wanted: Vec<Wanted>,
     /// What owners should know.
     pub(super) findings: Vec<Finding>,
+    /// The place of each certificate, by its Secret.
+    places: HashMap<String, usize>,
+    /// How many certificates a namespace requests.
+    counts: HashMap<Box<str>, usize>,
+    /// By Gateway; none while it is not served.
+    ports: HashMap<Arc<str>, Option<Arc<Ports>>>,
 }
 
 /// What the owner of an object should know.
@@ -53,14 +61,6 @@ pub(super) struct Finding {
     pub(super) requester: Requester,
     pub(super) reason: &'static str,
     pub(super) message: String,
-}
-
-/// Why a host cannot be validated yet.
-enum Obstacle {
-    /// It will pass without the owner.
-    Later,
-    /// What the owner should change.
-    Change(String),
 }
 
 /// What one object requests, by Secret.
@@ -137,7 +137,17 @@ fn mentions(entry: &Entry) -> bool {
 
 impl Requests {
     fn find(&mut self, requester: &Requester, reason: &'static str, message: String) {
-        self.findings.push(Finding { requester: requester.clone(), reason, message });
+        // Objects are looked at one after the other.
+        let of_object = self.findings.iter().rev().take_while(|last| last.requester.object == requester.object);
+        if of_object.take(MOST_FINDINGS).count() < MOST_FINDINGS {
+            self.findings.push(Finding { requester: requester.clone(), reason, message });
+        }
+    }
+
+    /// The listeners of a Gateway at the ports that a CA contacts.
+    fn ports(&mut self, view: &View<'_>, gateway: &Arc<str>) -> Option<Arc<Ports>> {
+        let config = || view.cache.gateways.cluster().config(gateway).map(|config| Arc::new(Ports::of(&config)));
+        self.ports.entry(Arc::clone(gateway)).or_insert_with(config).clone()
     }
 
     fn of_listeners(
@@ -150,7 +160,7 @@ impl Requests {
     ) {
         let cluster = view.cache.gateways.cluster();
         let has_address = cluster.gateway(gateway).is_some_and(|state| !state.addresses.is_empty());
-        let config = cluster.config(gateway);
+        let ports = self.ports(view, gateway);
         let opens_by_certificate = challenge == Challenge::TlsAlpn;
         let mut request = Request { requester, challenge, gateway, opens_by_certificate, secrets: BTreeMap::new() };
         for (listener, state) in listeners.iter().zip(states).filter(|(listener, _)| ends_tls(listener)) {
@@ -171,9 +181,8 @@ impl Requests {
                 continue;
             }
             let namespace = &requester.object.namespace;
-            let reached =
-                config.as_ref().map_or(Err(Obstacle::Later), |config| reached(config, namespace, &host, challenge));
-            let is_ready = match reached {
+            let check = |ports: &Arc<Ports>| ports.check(namespace, &host, challenge);
+            let is_ready = match ports.as_ref().map_or(Err(Obstacle::Later), check) {
                 Ok(()) => has_address,
                 Err(Obstacle::Later) => false,
                 Err(Obstacle::Change(why)) => {
@@ -234,7 +243,11 @@ impl Requests {
                 is_ready,
             };
             match self.refusal(view, &wanted) {
-                None => self.wanted.push(wanted),
+                None => {
+                    self.places.insert(wanted.secret_key(), self.wanted.len());
+                    *self.counts.entry(requester.object.namespace.as_str().into()).or_default() += 1;
+                    self.wanted.push(wanted);
+                }
                 // Two objects for parts of one host share the certificate.
                 Some(None) => {}
                 Some(Some(why)) => self.find(requester, REFUSED, why),
@@ -245,7 +258,7 @@ impl Requests {
     /// Why a certificate is not ordered; without a message where it is ordered for another object.
     fn refusal(&self, view: &View<'_>, wanted: &Wanted) -> Option<Option<String>> {
         let key = wanted.secret_key();
-        if let Some(first) = self.wanted.iter().find(|first| first.secret_key() == key) {
+        if let Some(first) = self.places.get(&key).and_then(|place| self.wanted.get(*place)) {
             let Requester { kind, object, .. } = &first.requester;
             let why =
                 || format!("Secret {key} is requested for other hosts by {kind} {}; name another one", object.name);
@@ -255,6 +268,12 @@ impl Requests {
             return Some(Some(format!(
                 "Secret {key}: {} hosts are more than {MOST_HOSTS}; use several",
                 wanted.hosts.len()
+            )));
+        }
+        let namespace = &*wanted.requester.object.namespace;
+        if self.counts.get(namespace).is_some_and(|count| *count >= MOST_OF_NAMESPACE) {
+            return Some(Some(format!(
+                "Secret {key}: namespace {namespace} requests more than {MOST_OF_NAMESPACE} certificates; remove some"
             )));
         }
         let entry = view.store.get(&Key::new(Table::named(SECRETS), key.as_str()))?;
@@ -293,53 +312,8 @@ fn requested(listener: &Listener, namespace: &str) -> Result<(Box<str>, Box<str>
     if !is_secret || reference.namespace.as_deref().is_some_and(|other| other != namespace) {
         return Err(format!("the first of tls.certificateRefs must be a Secret of namespace {namespace}"));
     }
+    if !api::names::dns_subdomain(&reference.name).is_empty() {
+        return Err(format!("{} cannot be the name of a Secret", reference.name));
+    }
     Ok((host.into(), reference.name.clone()))
-}
-
-/// Whether a host can be validated at all.
-fn valid(host: &str) -> Result<(), String> {
-    if host.starts_with("*.") {
-        return Err(format!(
-            "{host} is a wildcard, which a CA validates by DNS-01 only; list the hosts, or use cert-manager"
-        ));
-    }
-    let is_name =
-        api::names::dns_subdomain(host).is_empty() && host.contains('.') && host.parse::<std::net::IpAddr>().is_err();
-    is_name.then_some(()).ok_or_else(|| format!("{host} is not a host name with a domain"))
-}
-
-/// Whether validations of a host reach a listener of this namespace.
-fn reached(config: &GatewayConfig, namespace: &str, host: &str, challenge: Challenge) -> Result<(), Obstacle> {
-    let (port, other) = match challenge {
-        Challenge::Http => (80, Challenge::TlsAlpn),
-        Challenge::TlsAlpn => (443, Challenge::Http),
-    };
-    let on_port = config.listeners.iter().filter(|listener| listener.port == port);
-    let mut hosts: HostMap<&ListenerConfig> = HostMap::default();
-    for listener in on_port {
-        hosts.insert(listener.hostname.as_deref(), listener);
-    }
-    let (name, other) = (challenge.name(), other.name());
-    let Some(listener) = hosts.find(host) else {
-        // The listener of the certificate itself opens when there is one.
-        let missing = || {
-            format!(
-                "no HTTP listener on port 80 takes {host}, as {name} needs it; add one, or set the annotation to {other}"
-            )
-        };
-        return Err(if challenge == Challenge::Http { Obstacle::Change(missing()) } else { Obstacle::Later });
-    };
-    let fits = match challenge {
-        Challenge::Http => listener.protocol == ListenerProtocol::Http,
-        Challenge::TlsAlpn => listener.protocol.ends_tls(),
-    };
-    let owner = listener.id.set.as_ref().unwrap_or(&listener.id.gateway);
-    if fits && split(owner).0 == namespace {
-        return Ok(());
-    }
-    Err(Obstacle::Change(format!(
-        "listener {} of {owner} takes {host} on port {port}; {name} needs one of namespace {namespace} there that {}; or set the annotation to {other}",
-        listener.id.name,
-        if challenge == Challenge::Http { "reads HTTP" } else { "ends TLS" },
-    )))
 }

@@ -40,8 +40,6 @@ const CONFIG_MAPS: &str = "configmaps";
 const TLS: &str = "kubernetes.io/tls";
 /// The most orders at once.
 const MOST_AT_ONCE: usize = 4;
-/// The time limit of an order.
-const TIMEOUT: Duration = Duration::from_secs(300);
 /// How soon everything is looked at again when nothing is due earlier, in seconds.
 const LONGEST_WAIT: i64 = 600;
 /// How soon, in seconds, after a write that failed.
@@ -127,7 +125,7 @@ pub async fn run(store: Arc<dyn Store>, settings: Settings) {
 struct Worker {
     api: Arc<Api>,
     acme: Acme,
-    orders: JoinSet<(Wanted, Result<(), Problem>)>,
+    orders: JoinSet<(Wanted, Result<Validity, Problem>)>,
     /// Secrets of these orders, and their hosts. A CA may answer two orders for one host with the same authorization, so that the proof of
     /// one tenant would count for the other.
     running: HashMap<String, BTreeSet<Box<str>>>,
@@ -138,28 +136,30 @@ impl Worker {
     async fn advance(&mut self, wanted: &[Wanted]) -> Duration {
         let now = self.api.now().as_second();
         let mut next = now + LONGEST_WAIT;
+        let mut ledger = self.ledger().0;
         for wanted in wanted {
             let overlaps = |hosts: &BTreeSet<Box<str>>| !hosts.is_disjoint(&wanted.hosts);
             if self.running.contains_key(&wanted.secret_key()) || self.running.values().any(overlaps) {
                 continue;
             }
-            let due = self.due(wanted, now).await;
+            let due = self.due(wanted, &ledger, now).await;
             if due > now {
                 next = next.min(due);
-            } else if self.orders.len() < MOST_AT_ONCE
-                && let Err(failure) = self.begin(wanted, now).await
-            {
-                tracing::debug!(%failure, "cannot write the ledger of ACME orders");
-                next = next.min(now + RETRY_WRITE);
+            } else if self.orders.len() < MOST_AT_ONCE {
+                if let Err(failure) = self.begin(wanted, now).await {
+                    tracing::debug!(%failure, "cannot enter an ACME order into the ledger");
+                    next = next.min(now + RETRY_WRITE);
+                }
+                ledger = self.ledger().0;
             }
         }
         Duration::from_secs(u64::try_from(next - now).unwrap_or_default().max(1))
     }
 
     /// When a certificate is to be ordered. A listener that opens by a certificate gets one that is self-signed.
-    async fn due(&self, wanted: &Wanted, now: i64) -> i64 {
+    async fn due(&self, wanted: &Wanted, ledger: &Ledger, now: i64) -> i64 {
         let (held, modified) = self.held(wanted);
-        let renew_at = match held {
+        let renewed = match held {
             Held::Foreign => return i64::MAX,
             Held::Nothing if wanted.opens_by_certificate => {
                 if let Err(problem) = self.open(wanted, modified).await {
@@ -168,13 +168,13 @@ impl Worker {
                 return i64::MAX;
             }
             Held::Nothing | Held::Temporary => None,
-            Held::Issued(validity) => Some(&validity).filter(|held| held.hosts.is_superset(&wanted.hosts)).map(renewal),
+            Held::Issued(validity) => Some(validity).filter(|held| held.hosts.is_superset(&wanted.hosts)),
         };
         if !wanted.is_ready {
             return i64::MAX;
         }
-        let earliest = self.ledger().0.earliest(&certificate(wanted), renew_at.is_some(), now);
-        earliest.max(renew_at.unwrap_or(now))
+        let earliest = ledger.earliest(&certificate(wanted), renewed.is_some(), now);
+        earliest.max(renewed.as_ref().map_or(now, renewal))
     }
 
     /// What the Secret of a certificate has, and its revision.
@@ -206,21 +206,24 @@ impl Worker {
     /// Enters an order into the ledger and begins it.
     async fn begin(&mut self, wanted: &Wanted, now: i64) -> Result<(), Failure> {
         let (mut ledger, modified) = self.ledger();
-        ledger.begin(&certificate(wanted), now, self.acme.pauses.retry);
+        let of = certificate(wanted);
+        if ledger.is_contended(&of, now) {
+            return Err(Failure::Conflict);
+        }
+        ledger.begin(&of, now, self.acme.pauses.retry);
         self.save(&ledger, modified).await?;
         tracing::info!(secret = wanted.secret_key(), challenge = wanted.challenge.name(), "order certificate");
         let (api, acme, wanted) = (Arc::clone(&self.api), self.acme.clone(), wanted.clone());
         self.running.insert(wanted.secret_key(), wanted.hosts.clone());
         self.orders.spawn(async move {
-            let order = tokio::time::timeout(TIMEOUT, order(&api, &acme, &wanted));
-            let result = order.await.unwrap_or_else(|_| Err(Problem::retry("the order took longer than 5 minutes")));
+            let result = order(&api, &acme, &wanted).await;
             (wanted, result)
         });
         Ok(())
     }
 
     /// Enters the result of an order into the ledger and reports it.
-    async fn ended(&mut self, ended: Result<(Wanted, Result<(), Problem>), tokio::task::JoinError>) {
+    async fn ended(&mut self, ended: Result<(Wanted, Result<Validity, Problem>), tokio::task::JoinError>) {
         let (wanted, result) = match ended {
             Ok(ended) => ended,
             Err(error) => {
@@ -235,7 +238,7 @@ impl Worker {
         // Another leader may write, too; without the result the attempt counts as failed.
         for _ in 0..3 {
             match &result {
-                Ok(()) => ledger.succeed(&of, now),
+                Ok(issued) => ledger.succeed(&of, now, lifetime(issued)),
                 Err(Problem { message, kind }) => {
                     ledger.fail(&of, now, retry, message, *kind == ProblemKind::RateLimit);
                 }
@@ -252,7 +255,7 @@ impl Worker {
         let hosts = wanted.hosts.iter().map(|host| &**host).collect::<Vec<_>>().join(", ");
         let key = wanted.secret_key();
         match result {
-            Ok(()) => {
+            Ok(_) => {
                 tracing::info!(secret = key, "wrote certificate");
                 let message = format!("Secret {key} has a certificate for {hosts}");
                 self.api.report(&wanted, true, "CertificateIssued", &message).await;
@@ -284,25 +287,32 @@ fn certificate(wanted: &Wanted) -> Certificate {
 
 /// When a certificate is to be renewed: after two thirds of its lifetime.
 fn renewal(validity: &Validity) -> i64 {
-    let (from, until) = (validity.from.as_second(), validity.until.as_second());
-    from + (until - from).max(0) / 3 * 2
+    validity.from.as_second() + lifetime(validity) / 3 * 2
 }
 
-/// Orders a certificate and writes it.
-async fn order(api: &Arc<Api>, acme: &Acme, wanted: &Wanted) -> Result<(), Problem> {
+/// How long a certificate is valid, in seconds.
+fn lifetime(validity: &Validity) -> i64 {
+    (validity.until.as_second() - validity.from.as_second()).max(0)
+}
+
+/// Orders a certificate and writes it; returns what it says.
+async fn order(api: &Arc<Api>, acme: &Acme, wanted: &Wanted) -> Result<Validity, Problem> {
     let credentials = account(api, acme).await?;
     let (challenge, gateway) = (wanted.challenge, Arc::clone(&wanted.gateway));
     let answers = Answers { api: Arc::clone(api), challenge, gateway, propagation: acme.pauses.propagation };
-    let issued = acme.authority.issue(&credentials, &wanted.hosts, challenge, &answers).await;
+    let issue = acme.authority.issue(&credentials, &wanted.hosts, challenge, &answers);
+    let issued = tokio::time::timeout(acme.pauses.order, issue).await;
+    let issued = issued.unwrap_or_else(|_| Err(Problem::retry("the order took too long")));
     answers.remove(wanted.hosts.iter()).await;
     if issued.as_ref().is_err_and(|problem| problem.kind == ProblemKind::UnknownAccount) {
         forget_account(api).await;
     }
     let pair = issued?;
     let read = acme.authority.read(pair.chain.as_bytes());
-    if !read.is_some_and(|validity| validity.hosts.is_superset(&wanted.hosts)) {
-        return Err(Problem::retry("the certificate of the CA is not for the hosts that were ordered"));
-    }
+    let is_fit = |validity: &Validity| validity.hosts.is_superset(&wanted.hosts);
+    let validity = read
+        .filter(is_fit)
+        .ok_or_else(|| Problem::retry("the certificate of the CA is not for the hosts that were ordered"))?;
     // The Secret may have changed since: it may be one of a user now.
     let (secret, modified) = api.read(SECRETS, &wanted.requester.object.namespace, &wanted.secret);
     if modified != 0 && secret.at("metadata.labels").get(KEY).is_none() {
@@ -311,7 +321,8 @@ async fn order(api: &Arc<Api>, acme: &Acme, wanted: &Wanted) -> Result<(), Probl
             wanted.secret_key()
         )));
     }
-    write_secret(api, secret, modified, &pair, ISSUED).await
+    write_secret(api, secret, modified, &pair, ISSUED).await?;
+    Ok(validity)
 }
 
 async fn write_secret(api: &Api, mut secret: Value, modified: u64, pair: &KeyPair, label: &str) -> Result<(), Problem> {

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod classes;
+mod mesh;
 mod property;
 mod references;
 mod routes;

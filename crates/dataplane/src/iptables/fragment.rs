@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 use kernel::iptables::{Match, Name, Rule, Table, Target, Transport};
-use plan::{Backend, Frontend, Protocol, Role, ServicePort};
+use plan::{Backend, Balancing, Frontend, Protocol, Role, ServicePort};
 
 use super::context::{Context, Pods};
 use super::names::{EXTERNAL_SERVICES, FIREWALL, MARK_MASQ, NODE_PORTS, Names, SERVICES};
@@ -257,14 +257,31 @@ impl Builder<'_> {
                 rules.push(explain(known, backend));
             }
         }
-        let counts = (1..=u32::try_from(list.len()).unwrap_or(u32::MAX)).rev();
-        for ((chain, backend), left) in chains.iter().zip(list).zip(counts) {
-            let rule = Rule::jump(chain);
-            // The last rule takes the rest.
-            let rule = if left > 1 { rule.when(Match::OneIn(left)) } else { rule };
+        for ((chain, backend), takes) in chains.iter().zip(list).zip(self.shares(list)) {
+            let rule = takes.into_iter().fold(Rule::jump(chain), Rule::when);
             rules.push(explain(rule, backend));
         }
         self.fragment.chains.insert(name, rules);
+    }
+
+    /// For each of the endpoints which of the packets that reach its rule it takes; the last one takes the rest.
+    fn shares(&self, list: &[Backend]) -> Vec<Option<Match>> {
+        let weight = |backend: &Backend| match &self.port.balancing {
+            Balancing::Weighted(weights) => u32::from(weights.of(backend)),
+            _ => 1,
+        };
+        let mut left: u32 = list.iter().map(weight).sum();
+        let mut shares = Vec::with_capacity(list.len());
+        for backend in list {
+            let part = weight(backend);
+            shares.push(match self.port.balancing {
+                _ if part >= left => None,
+                Balancing::RoundRobin => Some(Match::EveryNth(left)),
+                _ => Some(Match::share(part, left)),
+            });
+            left = left.saturating_sub(part);
+        }
+        shares
     }
 
     /// The chain of an endpoint.

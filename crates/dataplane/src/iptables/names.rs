@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use kernel::iptables::Name;
-use plan::{Backend, PortKey};
+use plan::{Backend, PortKey, RedirectedFrontends};
 use ring::digest::{SHA256, digest};
 
 /// Dispatches packets to Services (nat and filter).
@@ -49,7 +49,11 @@ impl Names {
     pub(super) fn of(key: &PortKey) -> Self {
         let PortKey { service, port, redirected, .. } = key;
         // Unique: names of Services contain no dots.
-        let suffix = if *redirected { ".gateway" } else { "" };
+        let suffix = match redirected {
+            None => "",
+            Some(RedirectedFrontends::LoadBalancer) => ".gateway",
+            Some(RedirectedFrontends::ClusterIp) => ".layer7",
+        };
         let port = if port.is_empty() { format!("{service}{suffix}") } else { format!("{service}{suffix}:{port}") };
         let protocol = key.protocol.as_str().to_lowercase();
         let hash = hash(&[&port, &protocol]);
@@ -111,11 +115,13 @@ mod tests {
             port: "p80".into(),
             protocol: plan::Protocol::Tcp,
             family: api::ip::Family::V4,
-            redirected: false,
+            redirected: None,
         };
         let names = Names::of(&key);
         assert_eq!(&*names.cluster(), "KUBE-SVC-XPGD46QRK7WJZT7O");
-        assert_ne!(Names::of(&PortKey { redirected: true, ..key }).cluster(), names.cluster());
+        let [gateway, layer7] = [RedirectedFrontends::LoadBalancer, RedirectedFrontends::ClusterIp]
+            .map(|frontends| Names::of(&PortKey { redirected: Some(frontends), ..key.clone() }).cluster());
+        assert!(gateway != names.cluster() && layer7 != names.cluster() && gateway != layer7);
         let backend = Backend { ip: "10.180.0.1".parse().expect("an address"), port: 80 };
         assert_eq!(&*names.endpoint(backend), "KUBE-SEP-SXIVWICOYRO3J4NJ");
         assert!(is_ours(&names.endpoint(backend)) && is_ours(SERVICES));

@@ -7,14 +7,14 @@ use std::time::Duration;
 use kernel::Family;
 use kernel::iptables::fake::Fake;
 use kernel::iptables::{Iptables as _, IptablesError, Table};
-use plan::{NodePortAddresses, Options, Plan, Planner, Touched, Update};
+use plan::{DataPlane, NodePortAddresses, Options, Plan, Planner, Policy, Touched, Update};
 use proptest::prelude::*;
 
 mod real;
 
 use super::program::MAX_ENDPOINTS_WITH_COMMENTS;
 use super::{Iptables, cleanup, names};
-use crate::testing::{self, ServiceSpec, history, node_ips, options, planner, service_spec, updates};
+use crate::testing::{self, ServiceSpec, history, node_ips, options, service_spec, updates};
 use crate::{Backend as _, SyncScope};
 
 /// Rules of another program.
@@ -28,11 +28,25 @@ fn kernel() -> Fake {
     kernel
 }
 
+fn planner(options: Options) -> Planner {
+    testing::planner(Options { data_plane: DataPlane::Iptables, ..options })
+}
+
 fn check(kernel: &Fake, plan: &Plan) {
     testing::check(plan, |packet, way, ways| {
         // Expire clients of earlier packets, so that affinity does not decide.
         kernel.advance(100_000);
-        kernel.evaluate(packet, &mut |left| ways - left == way)
+        // The slot as a number between 0 and 1, and what the rules so far have left of that range.
+        let (slot, mut left, mut passed) = ((f64::from(way) + 0.5) / f64::from(ways), 1.0, 0.0);
+        kernel.evaluate(packet, &mut |chance| {
+            let part = left * chance;
+            let is_it = slot < passed + part;
+            if !is_it {
+                passed += part;
+                left -= part;
+            }
+            is_it
+        })
     });
 }
 
@@ -54,6 +68,7 @@ fn everything(number: u8) -> ServiceSpec {
         lb_ip: true,
         ranges: 2,
         gateway: false,
+        policy: Policy::Random,
         endpoints: vec![(2, 0), (9, 0)],
     }
 }
@@ -109,6 +124,12 @@ proptest! {
         prop_assert!(!rest[1].contains("KUBE"), "{}", rest[1]);
         prop_assert!(!cleanup(&mut kernel).expect("accepted"));
     }
+}
+
+#[test]
+fn s54_a_cluster_ip_at_layer_7_leads_to_the_listener_and_its_node_port_to_endpoints() {
+    let kernel = kernel();
+    testing::check_layer7(&mut Iptables::new(kernel.clone(), true), |packet| kernel.evaluate(packet, &mut |_| true));
 }
 
 #[test]

@@ -13,6 +13,8 @@ use super::servers::{self, DesiredServer, PortServers};
 pub(super) struct DesiredState {
     ports: HashMap<PortKey, PortServers>,
     pub(super) servers: BTreeMap<Server, DesiredServer>,
+    /// Servers whose destinations are deleted at once.
+    pub(super) exclusive: BTreeSet<Server>,
     /// Device addresses and the number of Service ports that use each.
     pub(super) addresses: BTreeMap<IpAddr, usize>,
 }
@@ -69,6 +71,7 @@ impl DesiredState {
         for ip in &port_servers.addresses {
             *self.addresses.entry(*ip).or_default() += 1;
         }
+        self.exclusive.extend(&port_servers.exclusive);
         self.servers.extend(port_servers.servers.iter().map(|(server, wanted)| (*server, wanted.clone())));
         self.ports.insert(key.clone(), port_servers);
     }
@@ -85,6 +88,9 @@ impl DesiredState {
         }
         for server in port_servers.servers.keys() {
             self.servers.remove(server);
+        }
+        for server in &port_servers.exclusive {
+            self.exclusive.remove(server);
         }
         Some(port_servers)
     }

@@ -14,8 +14,6 @@ use super::servers::DesiredServer;
 
 /// IP protocol number of UDP.
 const UDP: u8 = 17;
-/// Weight of destinations that get new connections.
-const WEIGHT: u32 = 1;
 
 /// A virtual server in the kernel: settings, and the weight of each destination.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,27 +33,32 @@ pub(super) fn additions(server: &Server, wanted: Option<&DesiredServer>, kernel:
         }
         Some(_) => {}
     }
-    for at in &wanted.destinations {
+    for (at, weight) in &wanted.destinations {
         match kernel.and_then(|kernel| kernel.destinations.get(at)) {
-            None => changes.push(Change::NewDestination(*server, *at, WEIGHT)),
-            Some(&WEIGHT) => {}
+            None => changes.push(Change::NewDestination(*server, *at, *weight)),
+            Some(has) if has == weight => {}
             // It may have been draining.
-            Some(_) => changes.push(Change::SetDestination(*server, *at, WEIGHT)),
+            Some(_) => changes.push(Change::SetDestination(*server, *at, *weight)),
         }
     }
     changes
 }
 
-/// Drains or deletes what is surplus.
-pub(super) fn removals(server: &Server, wanted: Option<&DesiredServer>, kernel: Option<&KernelServer>) -> Vec<Change> {
+/// Drains or deletes what is surplus. Destinations of an exclusive server are deleted at once.
+pub(super) fn removals(
+    server: &Server,
+    wanted: Option<&DesiredServer>,
+    kernel: Option<&KernelServer>,
+    is_exclusive: bool,
+) -> Vec<Change> {
     let Some(kernel) = kernel else { return Vec::new() };
     // Some schedulers refuse clients because of destinations with weight 0.
-    let can_drain = Scheduler::named(&kernel.settings.scheduler).is_none_or(Scheduler::can_drain);
+    let can_drain = !is_exclusive && Scheduler::named(&kernel.settings.scheduler).is_none_or(Scheduler::can_drain);
     let Some(wanted) = wanted else {
         let at_once = server.protocol == UDP || !can_drain || kernel.destinations.is_empty();
         return if at_once { vec![Change::DeleteServer(*server)] } else { drain(server, kernel.destinations.iter()) };
     };
-    let surplus = kernel.destinations.iter().filter(|(at, _)| !wanted.destinations.contains(at));
+    let surplus = kernel.destinations.iter().filter(|(at, _)| !wanted.destinations.contains_key(*at));
     let is_kept = |at: &SocketAddr| can_drain && (server.protocol != UDP || wanted.serving.contains(at));
     let (stay, go): (Vec<_>, Vec<_>) = surplus.partition(|(at, _)| is_kept(at));
     let mut changes = drain(server, stay.into_iter());

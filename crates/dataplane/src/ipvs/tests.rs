@@ -4,12 +4,12 @@
 use kernel::ipvs::fake::Fake as FakeIpvs;
 use kernel::links::fake::Fake as FakeLinks;
 use kernel::nft::fake::{End, Fake as FakeNft, Fate, Packet};
-use plan::{Frontend, Planner, Protocol, Update};
+use plan::{Frontend, Options, Planner, Protocol, Update};
 use proptest::prelude::*;
 
 use super::*;
 use crate::nft::{Shape, TABLE, TABLE_BESIDE_IPVS, kernel_family};
-use crate::testing::{self, ServiceSpec, follow, history, node_ips, options, planner, service_spec, updates};
+use crate::testing::{self, ServiceSpec, follow, history, node_ips, options, service_spec, updates};
 
 type TestBackend = Ipvs<FakeIpvs, FakeLinks, FakeNft>;
 
@@ -71,6 +71,10 @@ impl Machine {
     }
 }
 
+fn planner(options: Options) -> Planner {
+    testing::planner(Options { data_plane: DataPlane::of_mode("ipvs"), ..options })
+}
+
 /// Compares the machine with the oracle. Two differences are expected: the kernel drops external packets whose source
 /// address is on our device, and other ports of such an address are rejected.
 fn check(machine: &Machine, plan: &Plan) {
@@ -129,6 +133,12 @@ proptest! {
     }
 }
 
+#[test]
+fn s54_a_cluster_ip_at_layer_7_leads_to_the_listener_and_its_node_port_to_endpoints() {
+    let machine = Machine::new();
+    testing::check_layer7(&mut machine.backend(Scheduler::Rr), |packet| machine.send(packet, 0));
+}
+
 /// A Service with these endpoints.
 fn with(endpoints: &[u8], protocol: usize) -> ServiceSpec {
     ServiceSpec {
@@ -143,6 +153,7 @@ fn with(endpoints: &[u8], protocol: usize) -> ServiceSpec {
         lb_ip: false,
         ranges: 0,
         gateway: false,
+        policy: Policy::Random,
         endpoints: endpoints.iter().map(|place| (*place, 0)).collect(),
     }
 }
@@ -341,6 +352,7 @@ fn the_rules_text_lists_every_virtual_server() {
         lb_ip: true,
         ranges: 0,
         gateway: false,
+        policy: Policy::Random,
         endpoints: vec![(2, 0), (9, 0)],
     };
     planner.update_all(updates(&spec));

@@ -52,7 +52,7 @@ impl Delta {
     pub(super) fn write(self, kind: TableKind, family: Family, changes: &mut Changes) {
         let mut writer = Writer { is_preparing: true, ..Writer::new(kind, family, changes) };
         let (mut old_sets, mut old_chains) = (Vec::new(), Vec::new());
-        let mut fills = Vec::new();
+        let (mut fills, mut changed_sets) = (Vec::new(), Vec::new());
         for (name, pair) in self.sets {
             match pair {
                 (None, Some(set)) => {
@@ -60,8 +60,8 @@ impl Delta {
                     fills.push((name, set.elements));
                 }
                 (Some(set), None) => old_sets.push((name, set)),
-                // Sets are named by content or filled by packets: the same name means the same set.
-                (Some(_), Some(_)) | (None, None) => {}
+                (Some(old), Some(set)) => changed_sets.push((name, old, set)),
+                (None, None) => {}
             }
         }
         let mut rules = Vec::new();
@@ -83,6 +83,9 @@ impl Delta {
         }
         writer.is_preparing = false;
         write_elements(self.elements, &mut writer);
+        for (name, old, set) in changed_sets {
+            write_slots(&name, old, set, &mut writer);
+        }
         writer.clean_up(&old_chains, &old_sets);
     }
 }
@@ -109,6 +112,22 @@ fn write_elements(elements: BTreeMap<(&'static str, Key), Pair<Value>>, writer: 
     for (set, keys) in drawn {
         writer.delete_slots(set, keys);
     }
+}
+
+/// Changes the elements of a private map. Only maps from slots to endpoints keep their name when their content changes.
+fn write_slots(name: &str, mut old: Set, set: Set, writer: &mut Writer<'_>) {
+    let (mut gone, mut new) = (Vec::new(), Vec::new());
+    for (key, value) in set.elements {
+        match old.elements.remove(&key) {
+            Some(before) if before == value => continue,
+            Some(_) => gone.push(key.clone()),
+            None => {}
+        }
+        new.push((key, value));
+    }
+    writer.delete_elements(name, gone);
+    writer.add_elements(name, new);
+    writer.delete_slots(name, old.elements.into_keys().collect());
 }
 
 /// Writes changes of one table.
@@ -170,8 +189,10 @@ impl<'a> Writer<'a> {
 
     /// Deletes slots that packets in flight may have drawn.
     fn delete_slots(&mut self, set: &str, keys: Vec<Key>) {
-        let change = Change::DeleteElements(self.family, self.table.clone(), set.into(), keys);
-        self.changes.retire.changes.push(change);
+        if !keys.is_empty() {
+            let change = Change::DeleteElements(self.family, self.table.clone(), set.into(), keys);
+            self.changes.retire.changes.push(change);
+        }
     }
 
     /// Deletes unused chains and sets; references go first.

@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use kernel::nft::{Chain, Key, Name, Set, Value, Verdict};
 use plan::{Backend, Frontend, Options, Role, ServicePort};
 
-use super::affinity::AffinityChains;
 use super::elements::{allowed_key, frontend_key, hairpin_key, node_port_key, node_port_slot_key, slot_key, target};
+use super::private::PrivateChains;
 use super::ruleset::{
     ALLOWED, FRONTENDS, GUARDED, HAIRPINS, NO_ENDPOINTS, NO_ENDPOINTS_NODE_PORTS, NODE_PORTS, NOTHING, REFUSE,
 };
@@ -153,8 +153,8 @@ impl Fragment {
         frontend: Frontend,
         routing: Routing<'_>,
     ) -> Name {
-        match port.affinity {
-            Some(seconds) => AffinityChains::new(options, port, seconds).chain(routing, self),
+        match PrivateChains::of(options, port) {
+            Some(private) => private.chain(routing, self),
             None => {
                 self.slots(frontend, routing);
                 self.shape(routing.shape(at(frontend)))

@@ -84,7 +84,9 @@ impl Table {
             delta.chains.entry(name.clone()).or_default().1 = Some(chain.clone());
         }
         for (name, set) in &self.sets {
-            delta.sets.entry(name.clone()).or_default().1 = Some(set.clone());
+            let pair = delta.sets.entry(name.clone()).or_default();
+            // The elements of sets that exist are compared below.
+            pair.1 = Some(if pair.0.is_some() { set.bare() } else { set.clone() });
         }
         delta.write(self.kind, family, &mut changes);
         let mut writer = Writer::new(self.kind, family, &mut changes);

@@ -2,7 +2,7 @@
 
 use kernel::nft::Nft as _;
 use kernel::nft::fake::Fake;
-use plan::Plan;
+use plan::{Plan, Policy};
 use proptest::prelude::*;
 
 use super::TABLE;
@@ -74,6 +74,12 @@ proptest! {
 }
 
 #[test]
+fn s54_a_cluster_ip_at_layer_7_leads_to_the_listener_and_its_node_port_to_endpoints() {
+    let kernel = kernel();
+    testing::check_layer7(&mut Nftables::new(kernel.clone()), |packet| kernel.evaluate(packet, &mut |_| 0));
+}
+
+#[test]
 fn a_failed_sync_changes_nothing_and_is_retried() {
     let mut planner = planner(options(1, false));
     let mut kernel = kernel();
@@ -91,6 +97,7 @@ fn a_failed_sync_changes_nothing_and_is_retried() {
         lb_ip: false,
         ranges: 0,
         gateway: false,
+        policy: Policy::Random,
         endpoints: vec![(2, 0), (9, 0)],
     };
     let mut touched = plan::Touched::default();
@@ -108,4 +115,58 @@ fn a_failed_sync_changes_nothing_and_is_retried() {
     assert!(kernel.dump(kernel::nft::Family::Ip, TABLE).expect("readable").is_none());
     backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
     check(&kernel, planner.plan());
+}
+
+/// A Service with a cluster IP, this policy and so many endpoints.
+fn balanced(policy: Policy, count: u8) -> ServiceSpec {
+    ServiceSpec {
+        number: 0,
+        kind: 0,
+        dual: false,
+        protocol: 0,
+        internal_local: false,
+        external_local: false,
+        affinity: false,
+        external_ip: false,
+        lb_ip: false,
+        ranges: 0,
+        gateway: false,
+        policy,
+        endpoints: (1..=count).map(|place| (place, 0)).collect(),
+    }
+}
+
+#[test]
+fn s53_a_change_of_an_endpoint_writes_the_slots_that_change() {
+    for (policy, most) in [(Policy::Maglev, 2 * 2039 / 10), (Policy::RoundRobin, 16), (Policy::Weighted, 16)] {
+        let mut planner = planner(options(1, false));
+        let kernel = kernel();
+        let mut backend = Nftables::new(kernel.clone());
+        updates(&balanced(policy, 15)).into_iter().for_each(|update| drop(planner.update(update)));
+        backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+        let before = kernel.changes();
+        follow(&mut backend, &mut planner, updates(&balanced(policy, 14)));
+        let changed = kernel.changes() - before;
+        check(&kernel, planner.plan());
+        assert!((1..=most).contains(&changed), "{policy}: {changed}");
+    }
+}
+
+#[test]
+fn s53_rules_of_policies_are_shown_in_the_syntax_of_nft() {
+    for (policy, draws) in [
+        (
+            Policy::Maglev,
+            "dnat ip to meta l4proto . th dport . jhash ip saddr mod 2039 seed 0x77617970 map @maglev-s0-",
+        ),
+        (Policy::RoundRobin, "th dport . numgen inc mod 2 map @round-robin-s0-"),
+        (Policy::Weighted, "th dport . numgen random mod 5 map @weighted-s0-"),
+        (Policy::LeastConnections, "numgen random mod 2 map @endpoints"),
+    ] {
+        let mut planner = planner(options(1, false));
+        updates(&balanced(policy, 2)).into_iter().for_each(|update| drop(planner.update(update)));
+        let port = planner.plan().ports.values().next().expect("a port");
+        let text = super::of_port(TableKind::Nftables, planner.plan(), port);
+        assert!(text.contains(draws), "{policy}: {text}");
+    }
 }

@@ -122,6 +122,8 @@ impl Writer {
             Field::Protocol => "meta l4proto".to_owned(),
             Field::DestinationPort => "th dport".to_owned(),
             Field::Random(below) => format!("numgen random mod {below}"),
+            Field::Incremental(below) => format!("numgen inc mod {below}"),
+            Field::SourceHash { below, seed } => format!("jhash {} saddr mod {below} seed {seed:#x}", self.ip()),
         };
         key.iter().map(field).collect::<Vec<_>>().join(" . ")
     }

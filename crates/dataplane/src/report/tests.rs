@@ -2,7 +2,7 @@
 
 use api::view::{EndpointSlice, Node, Service};
 use kernel::conntrack::{Direction, Flow};
-use plan::{Plan, Planner, Update};
+use plan::{Plan, Planner, RedirectedFrontends, Update};
 
 use super::*;
 use crate::Backend as _;
@@ -46,6 +46,7 @@ fn snapshot(plan: &Plan, synced: bool) -> Snapshot {
         node_port_ips: plan.node_port_ips.iter().copied().collect(),
         synced,
         problems: Vec::new(),
+        leaders: BTreeMap::from([("default/lock".into(), Some("p1_x".into()))]),
         ports: plan.ports.values().map(status).collect(),
     }
 }
@@ -141,6 +142,7 @@ fn redirects_are_reported_with_all_that_decides() {
     .expect("a Service");
     let target = ServicePortName { service: "default/web".into(), port: "http".into() };
     let redirect = Redirect {
+        frontends: RedirectedFrontends::LoadBalancer,
         service: "default/public-waypost".into(),
         port: "tcp-80".into(),
         protocol: Protocol::Tcp,
@@ -155,7 +157,19 @@ fn redirects_are_reported_with_all_that_decides() {
         panic!("{ports:?}")
     };
     let web = json!({"service": "default/web", "port": "http"});
-    assert_eq!(redirected["redirect"], json!({"listener": "192.0.2.1:41000", "direct": web, "backends": [web]}));
+    let listener = "192.0.2.1:41000";
+    assert_eq!(
+        redirected["redirect"],
+        json!({"frontends": "LoadBalancer", "listener": listener, "direct": web, "backends": [web]})
+    );
     assert_eq!(redirected["backends"].as_array().map(Vec::len), Some(2), "{redirected}");
     assert!(ports.iter().filter(|port| port["redirected"] == false).all(|port| port["redirect"].is_null()));
+}
+
+#[test]
+fn s53_policies_and_leaders_are_reported() {
+    let planner = plan();
+    let document = report(&snapshot(planner.plan(), true), &LastSync::default(), &Traffic::default());
+    assert_eq!(document["leaders"], json!({"default/lock": "p1_x"}));
+    assert_eq!(document["services"]["default/web"]["ports"][0]["policy"], "random");
 }

@@ -32,6 +32,11 @@ impl SyncLoop {
             node_port_ips: plan.node_port_ips.iter().copied().collect(),
             synced: pending.ready && pending.failures == 0 && self.is_watched,
             problems: problems.collect(),
+            leaders: self
+                .planner
+                .leaders()
+                .map(|(lease, holder)| (Arc::clone(lease), holder.map(Into::into)))
+                .collect(),
             ports,
         };
         (request.reply)(snapshot);
@@ -45,7 +50,7 @@ fn of_service<'a>(plan: &'a Plan, service: &str) -> impl Iterator<Item = &'a Arc
         port: "".into(),
         protocol: plan::Protocol::Tcp,
         family: api::ip::Family::V4,
-        redirected: false,
+        redirected: None,
     };
     let service = Arc::clone(&first.service);
     plan.ports.range(first..).take_while(move |(key, _)| key.service == service).map(|(_, port)| port)

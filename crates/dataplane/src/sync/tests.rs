@@ -42,6 +42,7 @@ impl Running {
             },
             health: Arc::default(),
             metrics: Metrics::new(),
+            leases: watch::Sender::default(),
             report_problem: {
                 let reported = reported.clone();
                 Box::new(move |problem| reported.lock().push(problem.clone()))
@@ -299,4 +300,57 @@ fn a_new_backend_syncs_before_the_old_one_drains() {
     assert!(next.batches() <= batches + 2, "changes were written, and nothing else");
     until("the old backend to drain", || drained.load(Ordering::Relaxed) > 0);
     assert_eq!(drained.load(Ordering::Relaxed), 2, "it was waited for once");
+}
+
+/// A Service with the policy `leader`, and two endpoints.
+fn led() -> [Update; 2] {
+    let service = Update::Service(Box::new(read(json!({
+        "metadata": {"namespace": "default", "name": "a", "annotations": {
+            "waypost.dev/traffic-policy": "leader", "waypost.dev/leader-lease": "lock"}},
+        "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ports": [{"port": 80}]},
+    }))));
+    let endpoint = |number: u8| json!({"addresses": [format!("10.244.0.{number}")], "targetRef": {"kind": "Pod", "name": format!("p{number}")}});
+    let slice = Update::Slice(read(json!({
+        "metadata": {"namespace": "default", "name": "a-1", "labels": {"kubernetes.io/service-name": "a"}},
+        "addressType": "IPv4", "endpoints": [endpoint(2), endpoint(3)], "ports": [{"name": "", "port": 8080}],
+    })));
+    [service, slice]
+}
+
+#[test]
+fn s53_the_first_write_waits_for_leases_and_connections_to_a_former_leader_are_cut() {
+    let kernel = Fake::default();
+    let running = Running::start(&kernel);
+    let holder = |pod: Option<&str>| running.send(Update::Leader("default/lock".into(), pod.map(Into::into)));
+    let flow = |client: u8, endpoint: u8, protocol: u8| {
+        let end = |text: [u8; 4], port| (std::net::IpAddr::from(text), port);
+        let client = end([10, 244, 1, client], 40_000);
+        let original = Direction::new(client, end([10, 96, 0, 1], 80));
+        let reply = Direction::new(end([10, 244, 0, endpoint], 8080), client);
+        Flow { family: Family::Ip, protocol, zone: 0, original, reply, translated: true }
+    };
+    // Of another Service, and of no Service.
+    let other = Flow {
+        original: Direction { destination: SocketAddr::from(([10, 96, 0, 9], 80)), ..flow(9, 2, 6).original },
+        ..flow(9, 2, 6)
+    };
+    running.flows.insert(other);
+    running.flows.insert(flow(1, 2, 6));
+    led().into_iter().for_each(|update| running.send(update));
+    running.ready();
+    let (asked, answer) = channel();
+    let reply = Box::new(move |snapshot| drop(asked.send(snapshot)));
+    let request = SnapshotRequest { service: None, rules: false, reply };
+    running.out.send(Message::Snapshot(request)).expect("the loop runs");
+    assert!(!answer.recv().expect("a snapshot").synced);
+    assert_eq!((kernel.batches(), running.flows.flows().len()), (0, 2), "the leader is not known yet");
+    holder(Some("p2"));
+    until("the rules", || running.has_frontends(1));
+    running.flows.insert(flow(2, 2, 6));
+    running.flows.insert(flow(3, 2, 132));
+    running.flows.insert(flow(4, 3, 6));
+    holder(Some("p3_x"));
+    until("the cut", || running.flows.flows() == [flow(4, 3, 6), other]);
+    holder(None);
+    until("nobody leads", || running.flows.flows() == [other] && running.has_frontends(0));
 }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::ip::Family;
-use plan::{Backend, Frontend, Plan, PortKey, ServicePort};
+use plan::{Backend, Balancing, Frontend, Plan, PortKey, Scope, ServicePort};
 
-use super::relay::{Balancer, Endpoints, Listener, Relay, Scope};
+use super::relay::{Balancer, Endpoints, Listener, Relay, Selection};
 use crate::nft::redirect::{self, Needs};
 
 /// How many ports chosen by the kernel are tried to find one that is not a node port.
@@ -37,8 +37,11 @@ struct PortListeners {
 
 impl PortListeners {
     /// Adds endpoints to empty lists before rules are written. Other lists stay, so that a failed write changes
-    /// nothing.
+    /// nothing; of an exclusive port nothing stays, there must never be two.
     fn stage_endpoints(&mut self, mut endpoints: Endpoints) {
+        if endpoints.exclusive {
+            return self.set(endpoints);
+        }
         keep(&mut endpoints.cluster, &self.endpoints.cluster, |before, _| !before.is_empty());
         keep(&mut endpoints.local, &self.endpoints.local, |before, _| !before.is_empty());
         endpoints.serving.extend(&self.endpoints.serving);
@@ -48,6 +51,9 @@ impl PortListeners {
     /// Sets the endpoints after rules are written. Lists that become empty keep their old endpoints: only connections
     /// in flight still arrive, and an old endpoint may still work.
     fn commit_endpoints(&mut self, mut endpoints: Endpoints) {
+        if endpoints.exclusive {
+            return self.set(endpoints);
+        }
         keep(&mut endpoints.cluster, &self.endpoints.cluster, |_, now| now.is_empty());
         keep(&mut endpoints.local, &self.endpoints.local, |_, now| now.is_empty());
         self.set(endpoints);
@@ -167,9 +173,15 @@ fn open(relay: &Relay, plan: &Plan, key: &PortKey, balancer: &Arc<Balancer>, sco
 pub(super) fn endpoints(port: &ServicePort) -> Endpoints {
     let all = |list: &[Backend]| list.iter().map(|one| SocketAddr::new(one.ip, one.port)).collect();
     Endpoints {
-        cluster: all(&port.cluster),
-        local: all(&port.local),
+        cluster: all(&port.slots(Scope::Cluster)),
+        local: all(&port.slots(Scope::Local)),
         serving: all(&port.serving),
         affinity: port.affinity.map(|seconds| Duration::from_secs(u64::from(seconds))),
+        selection: match port.balancing {
+            Balancing::Maglev(_) => Selection::Hash,
+            Balancing::LeastConnections => Selection::LeastConnections,
+            Balancing::Random | Balancing::RoundRobin | Balancing::Weighted(_) | Balancing::Leader => Selection::Turn,
+        },
+        exclusive: port.balancing.is_exclusive(),
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use api::ip::Family;
 use parking_lot::Mutex;
-use plan::{Plan, Problem, Protocol, Role, ServicePort};
+use plan::{DataPlane, Plan, Problem, Protocol, Role, ServicePort};
 
 use super::fixed_listeners::{DesiredListeners, FixedListeners};
 use super::owned;
@@ -72,6 +72,10 @@ impl Backend for WithLoopback {
 
     fn is_ipvs(&self) -> bool {
         self.backend.is_ipvs()
+    }
+
+    fn data_plane(&mut self) -> DataPlane {
+        self.backend.data_plane()
     }
 
     fn sync(&mut self, plan: &Plan, scope: &SyncScope) -> Result<SyncStats, BackendError> {

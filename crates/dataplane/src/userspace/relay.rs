@@ -13,6 +13,7 @@
 mod balancer;
 mod limit;
 mod pipes;
+mod rotation;
 mod sockets;
 mod stream;
 mod tcp;
@@ -29,7 +30,9 @@ use plan::Protocol;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-pub use balancer::{Balancer, Endpoints, Scope};
+pub use balancer::{Balancer, Endpoints};
+pub use plan::Scope;
+pub use rotation::Selection;
 
 use limit::Limit;
 use pipes::Pipes;

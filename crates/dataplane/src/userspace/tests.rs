@@ -11,7 +11,7 @@ use kernel::nft::Family;
 use kernel::nft::fake::{End, Fake, Packet as KernelPacket};
 use parking_lot::Mutex;
 use plan::oracle::{Outcome, RejectReason, judge};
-use plan::{Backend as Endpoint, Loopback, Options, Plan, Planner, PortKey, Protocol, Update};
+use plan::{Backend as Endpoint, DataPlane, Loopback, Options, Plan, Planner, PortKey, Protocol, Update};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -19,7 +19,9 @@ use super::loopback::{LoopbackPorts, WithLoopback};
 use super::relay::{Relay, Settings};
 use super::rootless::Rootless;
 use super::{TABLE, Userspace, cleanup};
-use crate::testing::{NODE_IPS, follow, history, node_ips, options, packets, planner, service_spec, updates};
+use crate::testing::{
+    self, NODE_IPS, follow, history, layer7_service, node_ips, options, packets, redirects, service_spec, updates,
+};
 use crate::{Backend as _, SyncScope};
 
 fn kernel() -> Fake {
@@ -53,6 +55,10 @@ fn send(kernel: &Fake, backend: &Userspace<Fake>, packet: &KernelPacket, owner: 
         }
         (end, _) => Fate::Ended(end),
     }
+}
+
+fn planner(options: Options) -> Planner {
+    testing::planner(Options { data_plane: DataPlane::Userspace, ..options })
 }
 
 /// Compares rules and relay with the oracle.
@@ -113,6 +119,21 @@ proptest! {
         backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
         prop_assert_eq!(kernel.changes(), written, "a correct state is not rewritten");
         prop_assert_eq!(backend.listeners.keys().count(), ports, "unused listeners were closed before");
+    }
+}
+
+#[test]
+fn s54_the_relay_of_a_cluster_ip_at_layer_7_leads_to_the_listener() {
+    let mut planner = planner(options(1, false));
+    let kernel = kernel();
+    let mut backend = backend(&kernel);
+    backend.sync(planner.plan(), &SyncScope::FullResync).expect("accepted");
+    follow(&mut backend, &mut planner, updates(&layer7_service()));
+    for is_at_layer7 in [true, false, true] {
+        follow(&mut backend, &mut planner, [redirects(true, is_at_layer7)]);
+        let parts = planner.plan().ports.keys().filter(|key| key.redirected.is_some()).count();
+        assert_eq!(parts, if is_at_layer7 { 2 } else { 0 }, "one for each family");
+        check(&kernel, &backend, planner.plan());
     }
 }
 

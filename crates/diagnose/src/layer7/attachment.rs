@@ -25,7 +25,7 @@ pub(super) enum Stranger<'a> {
     Foreign(&'a str),
 }
 
-/// The kind of a parent that is handled; none for others, such as Services.
+/// The kind of a parent with listeners; none for others, such as Services.
 pub(super) fn parent_kind(reference: &ParentRef) -> Option<Kind> {
     [Kind::Gateway, Kind::ListenerSet].into_iter().find(|kind| reference.is(kind.name()))
 }
@@ -58,10 +58,15 @@ impl Layer7<'_> {
                 found.extend(self.stranger_finding(id, reference));
                 continue;
             };
-            if state.listeners.is_empty() && !state.accepted.holds() && state.accepted.reason != "UnsupportedValue" {
+            if reference.is_service() {
+                found.extend(self.service_parent_finding(id, reference, state));
+                continue;
+            }
+            if state.places.is_empty() && !state.accepted.holds() && state.accepted.reason != "UnsupportedValue" {
                 found.push(self.not_attached(id, route, reference));
             }
-            found.extend(state.listeners.iter().filter_map(|(listener, _)| self.not_served(listener)));
+            let listeners = state.places.iter().filter_map(|(place, _)| place.listener());
+            found.extend(listeners.filter_map(|listener| self.not_served(listener)));
         }
         found
     }

@@ -18,10 +18,14 @@ pub const LISTENER_INVALID: &str = "ListenerInvalid";
 pub const LISTENER_SET_NOT_ALLOWED: &str = "ListenerSetNotAllowed";
 /// A parent of a route or of a ListenerSet does not exist.
 pub const PARENT_MISSING: &str = "ParentMissing";
-/// The parent has no listener of this name and port.
+/// The Service cannot be a parent of routes, or not of this one.
+pub const PARENT_NOT_SUPPORTED: &str = "ParentNotSupported";
+/// The parent has no listener, or no port, of this name and number.
 pub const NO_MATCHING_LISTENER: &str = "NoMatchingListener";
-/// No listener takes routes of this kind.
+/// No listener or port takes routes of this kind.
 pub const ROUTE_KIND_NOT_ALLOWED: &str = "RouteKindNotAllowed";
+/// Routes of another kind have precedence at the Service.
+pub const ROUTE_CONFLICTED: &str = "RouteConflicted";
 /// No listener takes routes of this namespace.
 pub const ROUTE_NAMESPACE_NOT_ALLOWED: &str = "RouteNamespaceNotAllowed";
 /// No hostname of the route intersects with that of a listener.
@@ -56,7 +60,7 @@ pub const INGRESS_CLASS_FOREIGN: &str = "IngressClassForeign";
 pub const INGRESS_WITHOUT_CLASS: &str = "IngressWithoutClass";
 
 /// All codes. Findings of Ingresses have those of [`routing::ingress::Reason`] too.
-pub const LAYER7_CODES: [&str; 27] = [
+pub const LAYER7_CODES: [&str; 29] = [
     GATEWAY_CLASS_MISSING,
     GATEWAY_CLASS_FOREIGN,
     GATEWAY_NOT_ACCEPTED,
@@ -66,8 +70,10 @@ pub const LAYER7_CODES: [&str; 27] = [
     LISTENER_INVALID,
     LISTENER_SET_NOT_ALLOWED,
     PARENT_MISSING,
+    PARENT_NOT_SUPPORTED,
     NO_MATCHING_LISTENER,
     ROUTE_KIND_NOT_ALLOWED,
+    ROUTE_CONFLICTED,
     ROUTE_NAMESPACE_NOT_ALLOWED,
     HOSTNAMES_DISJOINT,
     LISTENER_NOT_SERVED,

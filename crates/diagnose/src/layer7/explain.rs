@@ -39,7 +39,7 @@ pub struct Explanation {
 /// A part of an explanation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Item {
-    /// What it is: `parent`, `listener`, `route`, `host`, `rule`, `match`, `filter`, `timeout`, `retry`, `backend`,
+    /// What it is: `parent`, `listener`, `port`, `clients`, `route`, `host`, `rule`, `match`, `filter`, `timeout`, `retry`, `backend`,
     /// `endpoint`, `address`, `hostnames`, `class`, `target`, `policy`, `more`.
     pub kind: &'static str,
     /// Its name.
@@ -112,14 +112,18 @@ impl Layer7<'_> {
     fn explain_parent(&self, id: &RouteId, reference: &api::view::gateway_api::ParentRef) -> Item {
         let mut name = format!("{} {}", reference.kind(), reference.key(namespace_of(&id.key)));
         if let Some(section) = &reference.section_name {
-            name.push_str(&format!(", listener {section}"));
+            let what = if reference.is_service() { "port" } else { "listener" };
+            name.push_str(&format!(", {what} {section}"));
         }
         if let Some(port) = reference.port {
             name.push_str(&format!(", port {port}"));
         }
+        if reference.is_service() {
+            return self.explain_service_parent(id, reference, name);
+        }
         let placements = self.cluster.placements(id, reference);
         if parent_kind(reference).is_none() {
-            return Item::new("parent", name, "not a Gateway or a ListenerSet: it is ignored");
+            return Item::new("parent", name, "not a Gateway, a ListenerSet or a Service: it is ignored");
         }
         let is_ours =
             self.cluster.route(id).is_some_and(|state| state.parents.iter().any(|one| one.parent_ref == *reference));
@@ -239,7 +243,7 @@ impl Layer7<'_> {
         let id = &state.id;
         let mut routes: Vec<Item> = self
             .cluster
-            .attached(id)
+            .attached(&id.clone().into())
             .take(ROUTES)
             .map(|(route, _, hosts)| {
                 let hosts = if hosts.is_empty() { "all hosts".to_owned() } else { list(hosts, ENDPOINTS) };
@@ -265,7 +269,8 @@ impl Layer7<'_> {
             let port = one.section_name.as_deref().map(|port| format!(" port {port}")).unwrap_or_default();
             Item::new("target", format!("{} {}{port}", one.kind, one.name), "")
         };
-        let ancestors = state.ancestors.iter().map(|key| Item::new("parent", format!("Gateway {key}"), "uses it"));
+        let ancestors =
+            state.ancestors.iter().map(|one| Item::new("parent", format!("{} {}", one.kind, one.key), "uses it"));
         Some((true, policy.spec.target_refs.iter().map(target).chain(ancestors).collect()))
     }
 

@@ -70,6 +70,12 @@ impl Layer7<'_> {
     fn add_parents(&self, needs: &mut Needs, id: &RouteId, route: &Route) {
         let own = namespace_of(&id.key);
         for reference in route.parents() {
+            if reference.is_service() {
+                needs.insert((SERVICES, namespace_of(&reference.key(own)).into()));
+                // Those of the namespace compete for its ports.
+                let rivals = [Kind::HttpRoute, Kind::GrpcRoute, Kind::TlsRoute, Kind::TcpRoute];
+                needs.extend(rivals.map(|kind| (kind.plural(), own.into())));
+            }
             let Some(kind) = parent_kind(reference) else { continue };
             add_parent(needs, kind, own, reference);
             let key = reference.key(own);

@@ -176,7 +176,7 @@ impl Layer7<'_> {
         let addresses = state.into_iter().flat_map(|state| state.addresses.iter().map(|one| one.value.to_string()));
         let states = state.map(|state| self.all_listeners(key, state)).unwrap_or_default();
         for state in &states {
-            rows.add_listener(&state.id.name, self.cluster.attached(&state.id));
+            rows.add_listener(&state.id.name, self.cluster.attached(&state.id.clone().into()));
         }
         let listeners = states.iter().filter_map(|state| self.listener(state, judgement.state == "unknown"));
         Front {

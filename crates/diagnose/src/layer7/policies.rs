@@ -61,7 +61,7 @@ impl Layer7<'_> {
             return Vec::new();
         }
         let parents = self.cluster.route(id).map(|state| &state.parents[..]).unwrap_or_default();
-        let listeners = parents.iter().flat_map(|parent| parent.listeners.iter().map(|(listener, _)| listener));
+        let listeners = parents.iter().flat_map(|parent| &parent.places).filter_map(|(place, _)| place.listener());
         let mut targets: BTreeSet<(&str, String)> = BTreeSet::new();
         for listener in listeners {
             targets.insert(("Gateway", listener.gateway.to_string()));

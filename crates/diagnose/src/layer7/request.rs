@@ -1,7 +1,7 @@
 //! Traces of requests: which listener and which rule take one, why the others do not, and what the client gets.
 //!
 //! ```text
-//! request ──▶ candidates: Gateways and classes of Ingresses with its address or host
+//! request ──▶ candidates: Gateways, classes of Ingresses and Services at layer 7 with its address or host
 //!                └──▶ listener (port, SNI, Host) ──▶ rules in order ──▶ filters ──▶ backends ──▶ answer
 //! ```
 //! In: a [`Request`]. Out: a [`Trace`] with a [`Candidate`] for each Gateway that may be meant. The decisions are those of
@@ -12,6 +12,7 @@ mod filters;
 mod ingress;
 mod listeners;
 mod rules;
+mod services;
 
 use std::net::IpAddr;
 
@@ -26,6 +27,7 @@ pub use answer::{Answer, BackendStep, Forwarded, Outcome, Taken};
 pub(super) use filters::text as filter_text;
 pub use listeners::ListenerStep;
 pub use rules::RuleStep;
+use rules::Served;
 
 use super::objects::Kind;
 use super::{Layer7, Subject, near};
@@ -146,7 +148,7 @@ impl std::fmt::Display for Request {
 pub struct Trace {
     /// The request.
     pub request: String,
-    /// The Gateways, and the classes of Ingresses, that may be meant.
+    /// The Gateways, the classes of Ingresses and the Services at layer 7 that may be meant.
     pub candidates: Vec<Candidate>,
     /// What else there is to know.
     pub notes: Vec<String>,
@@ -155,13 +157,13 @@ pub struct Trace {
 /// What becomes of a request at a Gateway, or at the Ingresses of a class.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Candidate {
-    /// The Gateway or the IngressClass.
+    /// The Gateway, the IngressClass, or the Service at layer 7.
     pub gateway: Subject,
     /// Its addresses.
     pub addresses: Vec<String>,
     /// Why it may be meant.
     pub why: &'static str,
-    /// Its listeners.
+    /// Its listeners; of a Service, its port for a group of clients.
     pub listeners: Vec<ListenerStep>,
     /// The rules of the chosen listener in the order in which they are tried.
     pub rules: Vec<RuleStep>,
@@ -230,8 +232,11 @@ impl Layer7<'_> {
             gateways.map(|config| self.at_gateway(request, config, chosen::ADDRESS)).collect();
         let classes = self.ingresses.gateways().filter(|gateway| has(&self.addresses(&gateway.config)));
         all.extend(classes.map(|gateway| self.at_ingresses(request, gateway, chosen::ADDRESS)));
+        all.extend(self.at_services_with(request, ip));
         if all.is_empty() {
-            notes.push(format!("no Gateway has the address {ip}; `waypost who {ip}` shows whose it is"));
+            notes.push(format!(
+                "no Gateway and no Service at layer 7 has the address {ip}; `waypost who {ip}` shows whose it is"
+            ));
         }
         all
     }
@@ -243,8 +248,8 @@ impl Layer7<'_> {
             on_port.map(|listener| listener.hostname.as_deref()).any(|name| covers(name, host))
         };
         let fits = |config: &&std::sync::Arc<GatewayConfig>| serves(config);
-        let mut all: Vec<Candidate> =
-            self.cluster.configs().filter(fits).map(|config| self.at_gateway(request, config, chosen::HOST)).collect();
+        let mut all = self.at_services_named(request);
+        all.extend(self.cluster.configs().filter(fits).map(|config| self.at_gateway(request, config, chosen::HOST)));
         let classes = self.ingresses.gateways().filter(|gateway| serves(&gateway.config));
         let by_class = classes.map(|gateway| self.at_ingresses(request, gateway, chosen::HOST));
         // Listeners of a class take all hosts: of interest are those with a rule, unless nothing else is.
@@ -280,7 +285,7 @@ impl Layer7<'_> {
     fn has_grpc(&self, candidate: &Candidate) -> bool {
         let chosen = candidate.listeners.iter().find(|one| one.chosen).and_then(|one| one.id.as_ref());
         chosen.is_some_and(|id| {
-            self.cluster.attached(id).any(|(route, ..)| route.kind == routing::model::RouteKind::Grpc)
+            self.cluster.attached(&id.clone().into()).any(|(route, ..)| route.kind == routing::model::RouteKind::Grpc)
         })
     }
 
@@ -300,18 +305,27 @@ impl Layer7<'_> {
         };
         match choice.listener {
             Err(answer) => candidate.answer = answer,
-            Ok(listener) => self.apply_rules(request, &listener, &mut candidate),
+            Ok(listener) => {
+                let place = listener.id.clone().into();
+                let served = Served { place: &place, protocol: listener.protocol, port: listener.port };
+                self.apply_rules(request, served, &mut candidate);
+            }
         }
         if candidate.addresses.is_empty() {
             candidate.findings.extend(self.of(Kind::Gateway, &config.key));
         }
+        self.add_findings_of_rule(&mut candidate);
+        candidate
+    }
+
+    /// Adds what is wrong with the object of the rule, if its requests fail.
+    fn add_findings_of_rule(&self, candidate: &mut Candidate) {
         if let Some(taken) = &candidate.taken
             && let Some(kind) = Kind::named(taken.route.kind)
             && candidate.answer.is_failure()
         {
             candidate.findings.extend(self.of(kind, &taken.route.key));
         }
-        candidate
     }
 }
 

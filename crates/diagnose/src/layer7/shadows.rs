@@ -67,7 +67,7 @@ impl Layer7<'_> {
 
     fn add_shadows(&self, listener: &ListenerId, shadows: &mut Shadows, room: &mut usize) {
         let mut same: BTreeMap<Same, BTreeSet<Order>> = BTreeMap::new();
-        for (id, state, hostnames) in self.cluster.attached(listener) {
+        for (id, state, hostnames) in self.cluster.attached(&listener.clone().into()) {
             let any = hostnames.is_empty().then_some(None);
             let hosts: Vec<Option<Arc<str>>> = any.into_iter().chain(hostnames.iter().cloned().map(Some)).collect();
             let order = |rule, place| (state.created.clone(), id.key.clone(), id.kind, rule, place);

@@ -3,4 +3,5 @@
 mod findings;
 mod overview;
 mod requests;
+mod services;
 mod world;

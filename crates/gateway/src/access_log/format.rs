@@ -30,6 +30,9 @@ pub(super) struct Record<'a> {
     /// Bytes of the response body, or to the client.
     pub(super) sent: u64,
     pub(super) gateway: Option<&'a str>,
+    /// The Service at layer 7 that it is to, and the Pod that it is from.
+    pub(super) parent_service: Option<&'a str>,
+    pub(super) client_pod: Option<&'a str>,
     pub(super) listener: Option<&'a str>,
     pub(super) place: Option<&'a RulePlace>,
     pub(super) service: Option<&'a str>,
@@ -50,6 +53,7 @@ pub(super) fn json(record: &Record<'_>, out: &mut Vec<u8>) {
     let _ = write!(object.out, "{{\"time\":\"{:.3}\"", record.time);
     object.text("client", Some(record.client.ip().to_canonical().to_string().as_bytes()));
     object.value("clientPort", record.client.port());
+    object.text("clientPod", record.client_pod.map(str::as_bytes));
     if let Some(request) = record.request {
         object.text("method", Some(&request.method));
         object.text("scheme", Some(request.scheme.as_bytes()));
@@ -63,6 +67,7 @@ pub(super) fn json(record: &Record<'_>, out: &mut Vec<u8>) {
     object.value("durationMs", format_args!("{:.3}", record.duration.as_secs_f64() * 1000.0));
     object.text("gateway", record.gateway.map(str::as_bytes));
     object.text("listener", record.listener.map(str::as_bytes));
+    object.text("parentService", record.parent_service.map(str::as_bytes));
     object.value("port", record.port);
     object.text("route", record.place.map(|place| place.route.as_bytes()));
     object.text("rule", record.place.and_then(|place| place.rule.as_ref()).map(|rule| rule.as_bytes()));
@@ -151,6 +156,8 @@ mod tests {
             received: 3,
             sent: 128,
             gateway: None,
+            parent_service: None,
+            client_pod: None,
             listener: None,
             place: None,
             service: None,
@@ -205,6 +212,20 @@ mod tests {
             "192.0.2.7 - ann\\x20b [02/Jan/2026:03:04:05 +0000] \"GET /a?b=\\x22c\\x20d HTTP/2.0\" 200 128 \"-\" \
              \"curl\\x22\\x0A{}\"\n"
         );
+    }
+
+    #[test]
+    fn s54_a_request_to_a_service_names_it_and_the_pod() {
+        let head = head();
+        let record = Record {
+            protocol: "HTTP/1.1",
+            parent_service: Some("shop/web"),
+            client_pod: Some("shop/cart-1"),
+            ..record(Some(&head))
+        };
+        let line = line(json, &record);
+        assert!(line.contains(r#","clientPort":5000,"clientPod":"shop/cart-1","method""#), "{line}");
+        assert!(line.contains(r#","parentService":"shop/web","port":443"#) && !line.contains("gateway"), "{line}");
     }
 
     #[test]

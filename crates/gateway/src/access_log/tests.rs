@@ -72,6 +72,8 @@ fn record(sent: u64) -> Record<'static> {
         received: 0,
         sent,
         gateway: None,
+        parent_service: None,
+        client_pod: None,
         listener: None,
         place: None,
         service: None,

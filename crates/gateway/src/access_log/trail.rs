@@ -20,6 +20,7 @@ use super::format::Record;
 use super::{AccessLog, LoggedBody};
 use crate::body::ResponseBody;
 use crate::cause::Cause;
+use crate::clients::Source;
 use crate::headers::REQUEST_ID;
 use crate::upstream::Upstream;
 
@@ -43,6 +44,10 @@ pub(crate) struct LoggedConnection {
     client: SocketAddr,
     port: u16,
     gateway: Option<Arc<str>>,
+    /// The Service at layer 7 that it is to.
+    parent_service: Option<Arc<str>>,
+    /// `namespace/name` of the Pod that it is from.
+    client_pod: Option<Box<str>>,
     tls_version: Option<&'static str>,
     server_name: Option<Box<str>>,
 }
@@ -98,7 +103,26 @@ struct Found {
 impl LoggedConnection {
     /// A connection to a port of a Service or of a Gateway.
     pub(crate) const fn new(log: Arc<AccessLog>, client: SocketAddr, port: u16, gateway: Option<Arc<str>>) -> Self {
-        Self { log, client, port, gateway, tls_version: None, server_name: None }
+        Self {
+            log,
+            client,
+            port,
+            gateway,
+            parent_service: None,
+            client_pod: None,
+            tls_version: None,
+            server_name: None,
+        }
+    }
+
+    /// The same connection, to a Service at layer 7.
+    pub(crate) fn to_service(self, service: Arc<str>) -> Self {
+        Self { parent_service: Some(service), ..self }
+    }
+
+    /// Notes where it is from.
+    pub(crate) fn source(&mut self, source: &Source) {
+        self.client_pod = source.pod().map(Into::into);
     }
 
     /// Notes the TLS that ends here.
@@ -127,6 +151,11 @@ impl RulePlace {
     pub(crate) fn of_rule(rule: &Rule) -> Arc<Self> {
         let name = rule.name.clone().unwrap_or_else(|| rule.index.to_string().into());
         Arc::new(Self { route: route(&rule.route), rule: Some(name) })
+    }
+
+    /// The endpoints of a Service itself, without a route.
+    pub(crate) fn of_service(key: &str) -> Arc<Self> {
+        Arc::new(Self { route: format!("Service/{key}").into(), rule: None })
     }
 
     /// The rule of a route that has only one.
@@ -330,6 +359,8 @@ impl Drop for Trail {
             received: self.received.load(Relaxed),
             sent: self.sent.load(Relaxed),
             gateway: connection.gateway.as_deref(),
+            parent_service: connection.parent_service.as_deref(),
+            client_pod: connection.client_pod.as_deref(),
             listener: listener.as_deref(),
             place: found.place.as_deref(),
             service: found.upstream.as_ref().map(|upstream| &*upstream.service),

@@ -166,6 +166,12 @@ fn malformed_hosts_and_targets_are_rejected() {
         assert_eq!(status("/", Version::HTTP_2, &[("host", bad)]), Err(400), "{bad}");
     }
     assert_eq!(status("http://a.example/x", Version::HTTP_11, &[("host", "other")]), Ok(()));
+    for version in [Version::HTTP_11, Version::HTTP_2, Version::HTTP_3] {
+        for target in ["/", "https://a.example/"] {
+            let several = status(target, version, &[("host", "a.example"), ("host", "b.example")]);
+            assert_eq!(several, Err(400), "{version:?} {target}: backends may take the other one");
+        }
+    }
     assert_eq!(status("http://u@a.example/x", Version::HTTP_11, &[("host", "a")]), Err(400));
     assert_eq!(status("http://u@a.example/x", Version::HTTP_2, &[]), Err(400));
     assert_eq!(status("a.example", Version::HTTP_11, &[("host", "a")]), Err(400), "a target for CONNECT only");

@@ -1,4 +1,5 @@
-//! Metrics of Gateways: requests and latency per route, connections per listener, failures per backend.
+//! Metrics of Gateways and of Services at layer 7: requests and latency per route, connections per listener, failures per
+//! backend. The label `gateway` of the latter is `Service/NAMESPACE/NAME`.
 //!
 //! In: relaxed atomic additions. Out: samples for the collector. Label values are bounded: series of a Gateway or backend
 //! that is gone are removed, and beyond [`MAX_SERIES`] of a kind the rest is counted as one.
@@ -101,6 +102,16 @@ impl RoutingMetrics {
             RouteKind::Ingress => "Ingress",
         };
         series(&self.0.routes, gateway, &format!("{kind}/{}", route.key))
+    }
+
+    /// Metrics of a route at a Service at layer 7.
+    pub(crate) fn for_route_of_service(&self, service: &str, route: &RouteId) -> Arc<RouteMetrics> {
+        self.for_route(&format!("Service/{service}"), route)
+    }
+
+    /// Metrics of a Service at layer 7 where no route is attached.
+    pub(crate) fn for_own(&self, service: &str) -> Arc<RouteMetrics> {
+        series(&self.0.routes, &format!("Service/{service}"), "none")
     }
 
     /// Metrics of a listener.

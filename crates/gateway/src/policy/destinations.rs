@@ -1,40 +1,31 @@
 //! Servers for external authentication that are not Services: their addresses, and connections to them.
 //!
-//! In: scheme, host and port of a URL. Out: an upstream with the addresses of the host that may be used. Names are
-//! resolved by the machine, absolute, one lookup for all requests that wait for it; nothing is resolved for each request.
-//! The number of hosts that are remembered is limited, because a URL may depend on the request.
+//! In: scheme, host and port of a URL. Out: an upstream with the addresses of the host that may be used. They are
+//! resolved once for all requests that wait for them; nothing is resolved for each request. The number of hosts that are
+//! remembered is limited, because a URL may depend on the request. Each namespace has hosts and places for lookups of its
+//! own: one that fills them, or whose name servers are slow, does not delay the requests of others.
 
-use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use client::tls::RootsError;
 use http::Uri;
 use parking_lot::Mutex;
-use rustls::RootCertStore;
-use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore};
-use tokio::time::timeout;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
-use super::Permits;
 use super::external_auth::is_tls;
+use super::resolver::Resolver;
 use crate::clock::Clock;
 use crate::endpoints::EndpointSet;
-use crate::limits::Limits;
-use crate::tls::backend::{self, Expected};
 use crate::upstream::{Counters, Upstream};
 
-/// Hosts that are remembered.
-const MAX_HOSTS: usize = 512;
-/// Addresses of a host that are used.
-const MAX_ADDRESSES: usize = 16;
-/// Lookups at a time.
-const MAX_LOOKUPS: usize = 16;
+/// Hosts that are remembered for a namespace.
+const MAX_HOSTS: usize = 128;
+/// Lookups at a time for a namespace.
+const MAX_LOOKUPS: usize = 4;
 /// How long addresses are used.
 const LIFETIME: Duration = Duration::from_secs(30);
-/// Time limit of a lookup.
-const LOOKUP: Duration = Duration::from_secs(2);
 /// How long nothing is looked up after a lookup without result.
 const PAUSE: Duration = Duration::from_secs(3);
 
@@ -47,18 +38,13 @@ pub(super) struct Place {
     pub(super) port: u16,
 }
 
-/// All hosts that are known.
+/// All hosts that are known for the rules of a namespace.
 pub(super) struct Destinations {
     known: Mutex<HashMap<Place, Arc<Destination>>>,
     /// Order of use.
     clock: AtomicU64,
     lookups: Arc<Semaphore>,
-    roots: OnceCell<Arc<RootCertStore>>,
-    /// Reads the CAs of this machine.
-    read_roots: fn() -> Result<RootCertStore, RootsError>,
-    limits: Limits,
-    workers: usize,
-    permits: Permits,
+    resolver: Arc<Resolver>,
 }
 
 struct Destination {
@@ -101,16 +87,12 @@ impl Place {
 }
 
 impl Destinations {
-    pub(super) fn new(limits: Limits, workers: usize, permits: Permits) -> Self {
+    pub(super) fn new(resolver: &Arc<Resolver>) -> Self {
         Self {
             known: Mutex::default(),
             clock: AtomicU64::new(0),
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
-            roots: OnceCell::new(),
-            read_roots: client::tls::system_roots,
-            limits,
-            workers,
-            permits,
+            resolver: Arc::clone(resolver),
         }
     }
 
@@ -120,14 +102,15 @@ impl Destinations {
         let mut lookup = destination.lookup.lock().await;
         if lookup.is_none_or(|last| last.at.elapsed() >= last.lifetime) {
             // Without CAs there is no address: a connection to it would be without TLS, or fail.
-            let is_secure = !place.is_tls || self.secure(&destination.upstream, place).await;
-            let found = if is_secure { self.resolve(place).await } else { None };
+            let resolver = &self.resolver;
+            let is_secure = !place.is_tls || resolver.secure(&destination.upstream, place).await;
+            let found = if is_secure { resolver.resolve(place, &self.lookups).await } else { None };
             let has_some = found.as_ref().is_some_and(|usable| !usable.is_empty());
             let lifetime = if has_some { LIFETIME } else { PAUSE };
             *lookup = Some(Lookup { at: Instant::now(), lifetime });
             // What was found before is better than nothing, unless it may not be used any longer.
             if let Some(usable) = found {
-                destination.upstream.update(&EndpointSet { usable, elsewhere: 0 }, self.workers);
+                destination.upstream.update(&EndpointSet { usable, elsewhere: 0 }, resolver.workers);
             }
         }
         drop(lookup);
@@ -172,75 +155,43 @@ impl Destinations {
             oldest.iter().for_each(|place| drop(known.remove(place)));
         }
         // It is named in messages of error pages, which no client sees.
-        let upstream =
-            Arc::new(Upstream::new(&place.host, false, self.limits, None, Counters::default(), Clock::default()));
+        let upstream = Arc::new(Upstream::new(
+            &place.host,
+            false,
+            self.resolver.limits,
+            None,
+            Counters::default(),
+            Clock::default(),
+        ));
         let (used, lookup) = (AtomicU64::new(now), AsyncMutex::default());
         let destination = Arc::new(Destination { upstream, used, lookup });
         known.insert(place.clone(), Arc::clone(&destination));
         destination
     }
-
-    /// Has an upstream use TLS; false while the CAs of this machine cannot be read.
-    async fn secure(&self, upstream: &Upstream, place: &Place) -> bool {
-        if upstream.tls.load().is_some() {
-            return true;
-        }
-        let Ok(roots) = self.roots.get_or_try_init(|| load(self.read_roots)).await else { return false };
-        let expected = Expected { name: &place.host, names: &[], verify: true };
-        upstream.tls.store(Some(Arc::new(backend::config(&expected, Arc::clone(roots), None))));
-        true
-    }
-
-    /// The addresses of a place that may be used; none if it cannot be resolved.
-    async fn resolve(&self, place: &Place) -> Option<BTreeSet<SocketAddr>> {
-        let all = match place.host.parse::<IpAddr>() {
-            Ok(ip) => vec![SocketAddr::new(ip, place.port)],
-            Err(_) => self.look_up(absolute(&place.host)?, place.port).await?,
-        };
-        Some(all.into_iter().filter(|address| (self.permits)(*address)).take(MAX_ADDRESSES).collect())
-    }
-
-    async fn look_up(&self, name: String, port: u16) -> Option<Vec<SocketAddr>> {
-        let lookups = Arc::clone(&self.lookups);
-        let lookup = async {
-            let turn = lookups.acquire_owned().await.ok()?;
-            // A task, because the thread of a lookup keeps running when nobody waits for it any longer.
-            let lookup = tokio::spawn(async move {
-                let _turn = turn;
-                tokio::net::lookup_host((name, port)).await.map(Iterator::collect)
-            });
-            lookup.await.ok()?.ok()
-        };
-        timeout(LOOKUP, lookup).await.ok()?
-    }
-}
-
-/// The CAs of this machine. Files are read, so this is done on another thread.
-async fn load(read: fn() -> Result<RootCertStore, RootsError>) -> Result<Arc<RootCertStore>, ()> {
-    let found = tokio::task::spawn_blocking(read).await.map_err(drop)?;
-    found.map(Arc::new).map_err(|error| tracing::warn!(%error, "cannot read CAs of this machine"))
-}
-
-/// A name that the search path of the machine does not change: several labels, with a dot at the end.
-fn absolute(host: &str) -> Option<String> {
-    let is_name = host.contains('.') && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-    is_name.then(|| format!("{host}."))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::sync::atomic::AtomicBool;
 
+    use client::tls::RootsError;
+    use rustls::RootCertStore;
     use tokio::sync::Notify;
 
     use super::*;
+    use crate::limits::Limits;
 
     fn place(url: &str) -> Option<Place> {
         Place::of(&url.parse().ok()?)
     }
 
+    fn resolver(permits: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) -> Resolver {
+        Resolver::new(Limits::default(), 1, Box::new(permits))
+    }
+
     fn destinations(permits: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) -> Destinations {
-        Destinations::new(Limits::default(), 1, Box::new(permits))
+        Destinations::new(&Arc::new(resolver(permits)))
     }
 
     #[test]
@@ -262,18 +213,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn names_are_absolute() {
-        assert_eq!(absolute("auth.example").as_deref(), Some("auth.example."));
-        for bad in ["auth", "localhost", "a b.example", "a.example/", "ä.example"] {
-            assert_eq!(absolute(bad), None, "{bad}");
-        }
-    }
-
     #[tokio::test]
     async fn addresses_that_are_not_permitted_are_not_used() {
         let [good, bad] = ["http://192.0.2.1:80/", "http://127.0.0.1:80/"].map(|url| place(url).expect("a place"));
-        let all = destinations(|address| super::super::may_connect(address, &[]));
+        let all = destinations(|address| crate::policy::may_connect(address, &[]));
         let upstream = all.find(&good).await.expect("an upstream");
         assert!(Arc::ptr_eq(&upstream, &all.find(&good).await.expect("an upstream")), "connections are shared");
         assert!(all.find(&bad).await.is_none());
@@ -294,11 +237,12 @@ mod tests {
     #[tokio::test]
     async fn a_place_with_tls_has_no_upstream_until_cas_can_be_read() {
         static IS_READABLE: AtomicBool = AtomicBool::new(false);
-        let mut all = destinations(|_| true);
-        all.read_roots = || match IS_READABLE.load(Relaxed) {
+        let mut resolver = resolver(|_| true);
+        resolver.read_roots = || match IS_READABLE.load(Relaxed) {
             true => Ok(RootCertStore::empty()),
             false => Err(RootsError::NoSystemBundle),
         };
+        let all = Destinations::new(&Arc::new(resolver));
         let [secure, plain] = ["https://192.0.2.1/", "http://192.0.2.1/"].map(|url| place(url).expect("a place"));
         assert!(all.find(&secure).await.is_none() && all.find(&plain).await.is_some());
         let lookup = all.known(&secure).expect("a destination").lookup.lock().await.expect("a lookup");
@@ -337,7 +281,7 @@ mod tests {
                     read.notified().await;
                     Arc::new(RootCertStore::empty())
                 };
-                all.roots.get_or_init(|| slow).await;
+                all.resolver.roots.get_or_init(|| slow).await;
             }
         });
         begun.notified().await;
@@ -364,5 +308,24 @@ mod tests {
         }
         assert_eq!(all.known.lock().len(), MAX_HOSTS);
         assert!(Arc::ptr_eq(&kept, &all.find(&first).await.expect("an upstream")), "the one in use stays");
+    }
+
+    #[tokio::test]
+    async fn slow_lookups_of_one_namespace_do_not_delay_those_of_another() {
+        let mut resolver = resolver(|_| true);
+        resolver.ask = |name, _| match name.starts_with("slow") {
+            true => Box::pin(std::future::pending()),
+            false => Box::pin(async { Ok(vec![SocketAddr::from(([192, 0, 2, 1], 80))]) }),
+        };
+        let resolver = Arc::new(resolver);
+        let [loud, quiet] = [(), ()].map(|()| Arc::new(Destinations::new(&resolver)));
+        let name = |text: &str| place(&format!("http://{text}.example/")).expect("a place");
+        for number in 0..100 {
+            let (loud, name) = (Arc::clone(&loud), name(&format!("slow{number}")));
+            tokio::spawn(async move { loud.find(&name).await.is_some() });
+        }
+        tokio::task::yield_now().await;
+        assert_eq!(loud.lookups.available_permits(), 0, "its own places are taken");
+        assert!(quiet.find(&name("auth")).await.is_some());
     }
 }

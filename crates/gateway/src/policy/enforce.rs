@@ -198,7 +198,7 @@ impl Enforced {
         parts: &mut Parts,
         admitted: &mut Admitted,
     ) -> Result<(), Response<ResponseBody>> {
-        match server.ask(auth, &self.enforcer.destinations, asked, parts).await {
+        match server.ask(auth, asked, parts).await {
             Ok(granted) => {
                 granted.apply(server.copied(), &mut parts.headers);
                 admitted.keep(granted.cookies, auth);

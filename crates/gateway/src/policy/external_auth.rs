@@ -60,6 +60,7 @@ const FIXED: [HeaderName; 7] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECT
 pub(super) struct AuthServer {
     /// Its endpoints, if the URL names a Service; otherwise the host of the URL is resolved.
     service: Option<Arc<Upstream>>,
+    destinations: Arc<Destinations>,
     method: Method,
     /// Headers of the response that are copied to the request.
     copied: Vec<HeaderName>,
@@ -81,12 +82,17 @@ pub(super) struct Denied {
 
 impl AuthServer {
     /// `upstream` finds the endpoints of Services.
-    pub(super) fn new(auth: &ExternalAuth, mut upstream: impl FnMut(&Target) -> Option<Arc<Upstream>>) -> Self {
+    pub(super) fn new(
+        auth: &ExternalAuth,
+        destinations: Arc<Destinations>,
+        mut upstream: impl FnMut(&Target) -> Option<Arc<Upstream>>,
+    ) -> Self {
         let service = service_target(auth.url.source()).and_then(|target| upstream(&Target::Service(Arc::new(target))));
         let method = auth.method.as_ref().and_then(|method| Method::from_bytes(method.as_bytes()).ok());
         let names = auth.response_headers.iter().filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok());
         Self {
             service,
+            destinations,
             method: method.unwrap_or(Method::GET),
             copied: names.filter(|name| !FIXED.contains(name)).collect(),
         }
@@ -98,22 +104,16 @@ impl AuthServer {
     }
 
     /// Asks whether a request may pass.
-    pub(super) async fn ask(
-        &self,
-        auth: &ExternalAuth,
-        destinations: &Destinations,
-        asked: &Asked<'_>,
-        parts: &Parts,
-    ) -> Result<Granted, Denied> {
+    pub(super) async fn ask(&self, auth: &ExternalAuth, asked: &Asked<'_>, parts: &Parts) -> Result<Granted, Denied> {
         let url = auth.url.render(&values(asked, parts));
         if nesting(&parts.headers) >= MAX_NESTED {
             tracing::debug!(url, "request for external authentication leads back to a rule that requires it");
             return Err(unavailable());
         }
-        let answer = tokio::time::timeout(LIMIT, self.send(&url, auth, destinations, asked, parts));
+        let answer = tokio::time::timeout(LIMIT, self.send(&url, auth, asked, parts));
         let Ok(Some(answer)) = answer.await else {
             tracing::debug!(url, "cannot ask server for external authentication");
-            self.doubt(&url, destinations);
+            self.doubt(&url);
             return Err(unavailable());
         };
         let (head, body) = answer.into_parts();
@@ -137,16 +137,16 @@ impl AuthServer {
             }
             status => {
                 tracing::debug!(url, %status, "unexpected response of server for external authentication");
-                self.doubt(&url, destinations);
+                self.doubt(&url);
                 Err(unavailable())
             }
         }
     }
 
     /// The addresses of the server may be those of before a change of its name.
-    fn doubt(&self, url: &str, destinations: &Destinations) {
+    fn doubt(&self, url: &str) {
         let place = url.parse().ok().and_then(|uri| Place::of(&uri));
-        place.filter(|_| self.service.is_none()).iter().for_each(|place| destinations.doubt(place));
+        place.filter(|_| self.service.is_none()).iter().for_each(|place| self.destinations.doubt(place));
     }
 
     /// The response of the server; none if there is none.
@@ -154,14 +154,13 @@ impl AuthServer {
         &self,
         url: &str,
         auth: &ExternalAuth,
-        destinations: &Destinations,
         asked: &Asked<'_>,
         parts: &Parts,
     ) -> Option<Response<ResponseBody>> {
         let uri: Uri = url.parse().ok()?;
         let upstream = match &self.service {
             Some(upstream) => Arc::clone(upstream),
-            None => destinations.find(&Place::of(&uri)?).await?,
+            None => self.destinations.find(&Place::of(&uri)?).await?,
         };
         let protocol = UpstreamProtocol { h2: false, tls: upstream.tls.load().is_some() };
         let head = self.head(&uri, auth, asked, parts, protocol)?;
@@ -279,6 +278,8 @@ pub(super) fn is_tls(uri: &Uri) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
+    use crate::policy::resolver::Resolver;
 
     #[test]
     fn services_are_recognised_by_their_dns_names() {
@@ -306,7 +307,8 @@ mod tests {
             response_headers: vec!["X-User".into(), "X-Group".into(), "Host".into(), "Content-Length".into()],
             ..ExternalAuth::new("http://auth.shop.svc/").expect("a URL")
         };
-        let server = AuthServer::new(&auth, |_| None);
+        let resolver = Arc::new(Resolver::new(Limits::default(), 1, Box::new(|_| false)));
+        let server = AuthServer::new(&auth, Arc::new(Destinations::new(&resolver)), |_| None);
         let of = |pairs: &[(&'static str, &'static str)]| -> HeaderMap {
             let pairs =
                 pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));

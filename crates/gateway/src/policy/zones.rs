@@ -41,7 +41,11 @@ impl Zones {
 }
 
 /// The value that is known by a key, or a new one. Values that nobody uses are forgotten whenever the map would grow.
-fn shared<K: Eq + std::hash::Hash, V>(known: &Mutex<HashMap<K, Weak<V>>>, key: K, new: impl FnOnce() -> V) -> Arc<V> {
+pub(super) fn shared<K: Eq + std::hash::Hash, V>(
+    known: &Mutex<HashMap<K, Weak<V>>>,
+    key: K,
+    new: impl FnOnce() -> V,
+) -> Arc<V> {
     let mut known = known.lock();
     if let Some(value) = known.get(&key).and_then(Weak::upgrade) {
         return value;

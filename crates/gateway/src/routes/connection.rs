@@ -7,14 +7,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::HeaderValue;
-use routing::model::ListenerProtocol;
+use routing::model::{ListenerConfig, ListenerProtocol};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::client_hello::{ClientHello, Replayed};
-use super::tables::{PortTable, RoutedListener, RoutedPort};
+use super::mesh;
+use super::rule::CompiledStream;
+use super::tables::{PortTable, RoutedPort};
 use crate::access_log::{LoggedConnection, Trail};
 use crate::cause::Cause;
 use crate::http_proxy::{self, ClientConnection};
@@ -33,18 +35,23 @@ pub(crate) async fn serve(
     port: &RoutedPort,
     worker: usize,
 ) {
+    if let Some(parent) = port.service() {
+        return mesh::serve(stream, peer, port_config, (port, parent), worker).await;
+    }
     let client = |proto: &'static str| {
         let forwarded = (port.number.clone(), HeaderValue::from_static(proto));
         ClientConnection::new(Arc::clone(port_config), worker, peer, forwarded)
     };
     let table = port.table.load_full();
     match &*table {
-        PortTable::Closed => reset(&stream),
+        PortTable::Closed | PortTable::Mesh(_) => reset(&stream),
         PortTable::Http(_) => plain_http(stream, client("http")).await,
         PortTable::Stream(listener) => {
             let _open = listener.metrics.open();
-            let client = StreamClient { peer, server_name: None, logged: port_config.logged(peer), protocol: "TCP" };
-            by_stream(stream, reset, client, listener, port_config).await;
+            let logged = port_config.logged(peer);
+            let client = StreamClient { peer, listener: Some(&listener.config), logged, protocol: "TCP" };
+            let rule = listener.tables.load().stream(None).cloned();
+            by_stream(stream, reset, client, rule, port_config).await;
         }
         PortTable::Ingress { listener, .. } if listener.config.protocol == ListenerProtocol::Http => {
             plain_http(stream, client("http")).await;
@@ -55,7 +62,7 @@ pub(crate) async fn serve(
             let client = client("https").at(listener.config.id.clone());
             drop(table);
             // The ClientHello is read apart only while there is a challenge.
-            if !port.challenges.has_tls(&port.gateway) {
+            if !port.gateway().is_some_and(|gateway| port.challenges.has_tls(gateway)) {
                 return https(stream, &config, client, peer).await;
             }
             let Some((stream, hello)) = read_hello(stream, port_config).await else { return };
@@ -79,8 +86,9 @@ pub(crate) async fn serve(
                 if let Some(logged) = &mut logged {
                     logged.server_name(name);
                 }
-                let client = StreamClient { peer, server_name: name, logged, protocol: "TLS" };
-                return by_stream(stream, reset, client, &listener, port_config).await;
+                let client = StreamClient { peer, listener: Some(&listener.config), logged, protocol: "TLS" };
+                let rule = listener.tables.load().stream(name).cloned();
+                return by_stream(stream, reset, client, rule, port_config).await;
             }
             let Some(config) = listener.tls.load_full() else { return reset(stream.get_ref()) };
             if listener.config.protocol == ListenerProtocol::TlsTerminate {
@@ -90,8 +98,9 @@ pub(crate) async fn serve(
                 if let Some(logged) = &mut logged {
                     logged.tls(stream.get_ref().1);
                 }
-                let client = StreamClient { peer, server_name: name, logged, protocol: "TLS" };
-                return by_stream(stream, reset, client, &listener, port_config).await;
+                let client = StreamClient { peer, listener: Some(&listener.config), logged, protocol: "TLS" };
+                let rule = listener.tables.load().stream(name).cloned();
+                return by_stream(stream, reset, client, rule, port_config).await;
             }
             https(stream, &config, client("https").at(listener.config.id.clone()), peer).await;
         }
@@ -112,11 +121,11 @@ where
 /// The TLS that answers a challenge; the connection has served its purpose after the handshake.
 fn challenge(port: &RoutedPort, hello: &ClientHello) -> Option<Arc<ServerConfig>> {
     let host = hello.server_name.as_deref().filter(|_| hello.is_challenge)?;
-    port.challenges.tls(&port.gateway, host)
+    port.challenges.tls(port.gateway()?, host)
 }
 
 /// Reads the ClientHello of a connection, which can be read again.
-async fn read_hello(mut stream: TcpStream, port_config: &PortConfig) -> Option<(Replayed, ClientHello)> {
+pub(super) async fn read_hello(mut stream: TcpStream, port_config: &PortConfig) -> Option<(Replayed, ClientHello)> {
     let reading = ClientHello::read(&mut stream);
     match timeout(port_config.limits.handshake, reading).await {
         Ok(Ok((bytes, hello))) => Some((Replayed::new(bytes, stream), hello)),
@@ -133,30 +142,31 @@ async fn read_hello(mut stream: TcpStream, port_config: &PortConfig) -> Option<(
 }
 
 /// A client whose bytes are forwarded.
-struct StreamClient<'a> {
-    peer: SocketAddr,
-    server_name: Option<&'a str>,
+pub(super) struct StreamClient<'a> {
+    pub(super) peer: SocketAddr,
+    /// None at a Service.
+    pub(super) listener: Option<&'a Arc<ListenerConfig>>,
     /// None without an access log.
-    logged: Option<LoggedConnection>,
-    protocol: &'static str,
+    pub(super) logged: Option<LoggedConnection>,
+    pub(super) protocol: &'static str,
 }
 
-/// Copies bytes between a client and a backend of the rule for this server name, if the rule admits the client.
-async fn by_stream<I>(
+/// Copies bytes between a client and a backend of a rule, if there is one and it admits the client.
+pub(super) async fn by_stream<I>(
     stream: I,
     reset: impl Fn(&I),
     client: StreamClient<'_>,
-    listener: &Arc<RoutedListener>,
+    rule: Option<Arc<CompiledStream>>,
     port_config: &Arc<PortConfig>,
 ) where
     I: AsyncRead + AsyncWrite + Unpin,
 {
-    let StreamClient { peer, server_name, logged, protocol } = client;
+    let StreamClient { peer, listener, logged, protocol } = client;
     let trail = logged.map(|logged| Trail::of_connection(logged, protocol));
-    if let Some(trail) = &trail {
-        trail.accepted(&listener.config);
+    if let Some((trail, listener)) = trail.as_ref().zip(listener) {
+        trail.accepted(listener);
     }
-    match choose(listener, (peer.ip(), server_name), trail.as_deref()) {
+    match choose(rule, peer.ip(), trail.as_deref()) {
         Ok(upstream) => tcp_proxy::proxy(stream, &upstream, port_config, None, trail).await,
         Err(cause) => {
             if let Some(trail) = &trail {
@@ -168,12 +178,8 @@ async fn by_stream<I>(
 }
 
 /// The upstream of a connection.
-fn choose(
-    listener: &RoutedListener,
-    (client, server_name): (IpAddr, Option<&str>),
-    trail: Option<&Trail>,
-) -> Result<Arc<Upstream>, Cause> {
-    let rule = listener.tables.load().stream(server_name).cloned().ok_or(Cause::NoRoute)?;
+fn choose(rule: Option<Arc<CompiledStream>>, client: IpAddr, trail: Option<&Trail>) -> Result<Arc<Upstream>, Cause> {
+    let rule = rule.ok_or(Cause::NoRoute)?;
     if let Some(trail) = trail {
         trail.matched(&rule.place);
     }
@@ -193,6 +199,6 @@ fn choose(
 }
 
 /// Makes the connection end with a reset when it is dropped.
-fn reset(stream: &TcpStream) {
+pub(super) fn reset(stream: &TcpStream) {
     let _ = stream.set_zero_linger();
 }

@@ -9,35 +9,38 @@ use std::time::{Duration, Instant};
 
 use api::ip::parse_lenient;
 use api::view::gateway_api::{BackendTlsPolicy, Gateway, ListenerSet, Material};
-use api::view::{EndpointSlice, ObjectMeta, Protocol, Secret, Service};
+use api::view::{EndpointSlice, ObjectMeta, Pod, Protocol, Secret, Service};
 use client::watch::{Object, Source};
 use routing::cluster::{Change, Cluster, Options, Touched};
 use routing::ingress;
-use routing::model::{GatewayConfig, ListenerId, RouteId, RouteKind, Rule, Target};
+use routing::model::{GatewayConfig, ListenerId, Place, RouteId, RouteKind};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::compile::Compiler;
 use super::feed::{Changed, Feed, Topic};
 use super::ingresses::{IngressClasses, Resources};
+use super::mesh::Mesh;
 use super::pools::Pools;
 use super::programmed::{self, Frontend, Problem, Programmed};
-use super::rule::{CompiledRule, CompiledStream};
 use super::secrets::{MOST_OF_LISTENERS, MOST_OF_POLICIES, PolicySecrets, References};
 use super::tables::Tables;
 use super::trust::{ConfigMap, Trust};
 use crate::controller::{Notice, Shared};
 use crate::objects::parse;
 use crate::source_ranges::SourceRanges;
-use crate::upstream::Upstream;
 
 /// Interval at which idle upstream connections are closed.
 const IDLE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs until it is dropped.
 pub(crate) async fn run(source: Arc<dyn Source>, shared: Arc<Shared>) {
-    let mut feed = Feed::new(source);
-    let mut addresses = shared.addresses.clone();
+    let mut feed = Feed::new(source, &shared.node);
+    let (mut addresses, mut zone, mut layer7) =
+        (shared.addresses.clone(), shared.zone.clone(), shared.layer7_wanted.subscribe());
+    // It may have been said before.
+    layer7.mark_changed();
     let mut routes = Routes::new(shared);
     let mut sweep = interval(IDLE_SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -58,11 +61,21 @@ pub(crate) async fn run(source: Arc<dyn Source>, shared: Arc<Shared>) {
             Ok(()) = addresses.changed() => {
                 routes.dirty.extend(routes.programmed.keys().cloned());
                 routes.ingresses.open_again();
+                routes.mesh.open_again();
+            }
+            Ok(()) = zone.changed() => routes.pools.set_zone(zone.borrow_and_update().clone()),
+            Ok(()) = layer7.changed() => {
+                // A Service asks for layer 7 by an annotation.
+                if *layer7.borrow_and_update() {
+                    feed.watch_everything();
+                }
             }
             _ = sweep.tick() => routes.sweep(),
         }
         if routes.is_ready {
             routes.program();
+            let has_pods = feed.watch_pods(routes.mesh.is_used());
+            routes.mesh.set_has_pods(has_pods);
         }
     }
 }
@@ -84,6 +97,7 @@ struct Routes {
     /// Services of Gateways and of classes of Ingresses.
     frontends: HashMap<Arc<str>, Frontend>,
     programmed: BTreeMap<Arc<str>, Programmed>,
+    mesh: Mesh,
     /// Whether all lists are complete.
     is_ready: bool,
     /// What changed in the cluster and is not applied yet.
@@ -107,7 +121,7 @@ impl Routes {
         Self {
             cluster: Cluster::new(Options::default()),
             ingresses: IngressClasses::new(Arc::clone(&shared)),
-            pools: Pools::new(shared.limits, shared.workers.count(), shared.metrics.clone()),
+            pools: Pools::new(shared.limits, shared.workers.count(), shared.metrics.clone()).at_node(&shared.node),
             trust: Trust::default(),
             references: BTreeMap::new(),
             references_changed: false,
@@ -115,6 +129,7 @@ impl Routes {
             beyond: BTreeMap::new(),
             frontends: HashMap::new(),
             programmed: BTreeMap::new(),
+            mesh: Mesh::new(Arc::clone(&shared)),
             is_ready: false,
             touched: Touched::default(),
             dirty: BTreeSet::new(),
@@ -132,10 +147,10 @@ impl Routes {
             let touched = self.cluster.apply_all(changes);
             // Only those of our classes count.
             self.references_changed |= !touched.gateways.is_empty() || !touched.sets.is_empty();
-            for (listener, route) in &touched.route_changes {
-                let effective = self.cluster.with_policies(listener, route);
+            for (place, route) in &touched.route_changes {
+                let effective = self.cluster.with_policies(place, route);
                 let rules = effective.as_ref().map(|state| &state.rules[..]).unwrap_or_default();
-                self.references_changed |= self.policy_secrets.apply(listener, route, rules);
+                self.references_changed |= self.policy_secrets.apply(place, route, rules);
             }
             self.touched.extend(touched);
         }
@@ -201,6 +216,10 @@ impl Routes {
                 self.trust_changed.insert(Arc::clone(&key));
                 let state = self.trust.apply_config_map(&key, object.and_then(parse::<ConfigMap>).as_ref());
                 Change::ConfigMap(key, state)
+            }
+            Topic::Pod => {
+                self.mesh.apply_pod(&key, object.and_then(parse::<Pod>).as_ref());
+                return None;
             }
             Topic::Challenges => {
                 let map = object.and_then(parse::<ConfigMap>).unwrap_or_default();
@@ -298,17 +317,18 @@ impl Routes {
             self.dirty.extend(self.programmed.values().filter(uses).map(|one| Arc::clone(&one.config.key)));
         }
         let touched = std::mem::take(&mut self.touched);
-        let mut by_listener: BTreeMap<ListenerId, Vec<RouteId>> = BTreeMap::new();
-        for (listener, route) in touched.route_changes {
-            by_listener.entry(listener).or_default().push(route);
+        let mut by_place: BTreeMap<Place, Vec<RouteId>> = BTreeMap::new();
+        for (place, route) in touched.route_changes {
+            by_place.entry(place).or_default().push(route);
         }
-        for (listener, routes) in &by_listener {
-            self.change_table(listener, routes);
+        for (place, routes) in &by_place {
+            self.change_table(place, routes);
         }
         // The program has the rule before the kernel sends it the connections.
         let is_stream = |route: &RouteId| matches!(route.kind, RouteKind::Tcp | RouteKind::Udp);
-        let streams = by_listener.iter().filter(|(_, routes)| routes.iter().any(is_stream));
-        for gateway in streams.map(|(listener, _)| &listener.gateway).collect::<BTreeSet<_>>() {
+        let streams = by_place.iter().filter(|(_, routes)| routes.iter().any(is_stream));
+        let listeners = streams.filter_map(|(place, _)| place.listener());
+        for gateway in listeners.map(|listener| &listener.gateway).collect::<BTreeSet<_>>() {
             if let Some(programmed) = self.programmed.get_mut(gateway) {
                 programmed.publish();
             }
@@ -317,49 +337,31 @@ impl Routes {
         for gateway in std::mem::take(&mut self.dirty) {
             self.program_gateway(&gateway, &changed);
         }
+        self.program_mesh(touched.mesh);
         let Self { ingresses, pools, trust, frontends, .. } = self;
         for (config, problems) in ingresses.program(Resources { pools, trust, frontends, changed: &changed }) {
             self.report(&config, problems);
         }
     }
 
-    /// Applies changes of routes to the table of a listener, if it is served.
-    fn change_table(&mut self, listener: &ListenerId, routes: &[RouteId]) {
-        let Some(programmed) = self.programmed.get(&listener.gateway) else { return };
-        let Some(table) = programmed.tables(listener).cloned() else { return };
-        let client = programmed.config.client_certificate.clone();
+    /// Applies changes of routes to the table of a place, if it is served.
+    fn change_table(&mut self, place: &Place, routes: &[RouteId]) {
+        let (table, client) = match place {
+            Place::Listener(listener) => {
+                let Some(programmed) = self.programmed.get(&listener.gateway) else { return };
+                (programmed.tables(listener).cloned(), programmed.config.client_certificate.clone())
+            }
+            Place::ServicePort(id) => (self.mesh.tables(id).cloned(), None),
+        };
+        let Some(table) = table else { return };
         let mut new = Tables::clone(&table.load());
-        for route in routes {
-            self.insert(&mut new, listener, route, client.as_ref());
-        }
+        self.compiler().change(&mut new, place, routes, client.as_ref());
         table.store(Arc::new(new));
     }
 
-    /// Inserts a route as it is attached to a listener, or removes it.
-    fn insert(&mut self, tables: &mut Tables, listener: &ListenerId, route: &RouteId, client: Option<&Arc<str>>) {
+    fn compiler(&mut self) -> Compiler<'_> {
         let Self { cluster, pools, trust, shared, .. } = self;
-        let effective = cluster.with_policies(listener, route);
-        let state = effective.as_ref().or_else(|| cluster.route(route));
-        let parents = state.into_iter().flat_map(|state| &state.parents).filter(|parent| parent.accepted.holds());
-        let mut attached = parents.flat_map(|parent| &parent.listeners).filter(|(id, _)| id == listener);
-        let (Some(state), Some((_, first))) = (state, attached.next()) else { return tables.remove(route) };
-        // Several references may lead to one listener.
-        let mut hostnames = first.clone();
-        for (_, others) in attached {
-            hostnames.extend(others.iter().filter(|host| !first.contains(host)).cloned());
-        }
-        let mut upstream = |target: &Target| -> Option<Arc<Upstream>> {
-            match target {
-                Target::Service(target) => Some(pools.upstream(target, client, trust)),
-                Target::Invalid(_) => None,
-            }
-        };
-        let metrics = shared.metrics.routing().for_route(&listener.gateway, route);
-        let stream =
-            state.stream.as_ref().map(|rule| Arc::new(CompiledStream::new(rule, &mut upstream, Arc::clone(&metrics))));
-        let means = (&shared.enforcer, &trust.passwords);
-        let compile = |rule: &Rule| Arc::new(CompiledRule::new(rule, &mut upstream, Arc::clone(&metrics), means));
-        tables.insert(route, (state, &hostnames), compile, stream);
+        Compiler { cluster, pools, trust, shared }
     }
 
     /// Programs the configuration of a Gateway. These Secrets and ConfigMaps have changed.
@@ -382,7 +384,8 @@ impl Routes {
         let mut tables: HashMap<ListenerId, Tables> = HashMap::new();
         for listener in &config.listeners {
             if is_stale || programmed.tables(&listener.id).is_none() {
-                tables.insert(listener.id.clone(), self.table(&listener.id, client.as_ref()));
+                let table = self.compiler().table(&listener.id.clone().into(), client.as_ref());
+                tables.insert(listener.id.clone(), table);
             }
         }
         if is_stale {
@@ -399,24 +402,27 @@ impl Routes {
         self.programmed.insert(Arc::clone(gateway), programmed);
     }
 
-    /// The table of a listener from scratch.
-    fn table(&mut self, listener: &ListenerId, client: Option<&Arc<str>>) -> Tables {
-        let routes: Vec<RouteId> = self.cluster.attached(listener).map(|(id, ..)| id.clone()).collect();
-        let mut tables = Tables::default();
-        for route in &routes {
-            self.insert(&mut tables, listener, route, client);
+    /// Programs Services whose ports at layer 7 differ, and those that must be opened again.
+    fn program_mesh(&mut self, touched: BTreeSet<Arc<str>>) {
+        let Self { mesh, cluster, pools, trust, shared, .. } = self;
+        let programmed = mesh.program(touched, &mut Compiler { cluster, pools, trust, shared });
+        for (service, problems) in programmed {
+            self.report_of(&format!("Service/{service}").into(), &service, problems);
         }
-        tables
     }
 
     /// Reports new problems of a Gateway.
     fn report(&mut self, config: &GatewayConfig, problems: Vec<Problem>) {
-        let key = &config.key;
+        self.report_of(&config.key, &config.service, problems);
+    }
+
+    /// Reports new problems as Events of a Service; `key` is of what has them.
+    fn report_of(&mut self, key: &Arc<str>, service: &str, problems: Vec<Problem>) {
         self.reported.retain(|(of, problem)| of != key || problems.contains(problem));
         for problem in problems {
             if self.reported.insert((Arc::clone(key), problem.clone())) {
                 let Problem { reason, message } = problem;
-                let (namespace, name) = config.service.split_once('/').unwrap_or_default();
+                let (namespace, name) = service.split_once('/').unwrap_or_default();
                 let (namespace, name) = (namespace.to_owned(), name.to_owned());
                 self.shared.emit(Notice { namespace, name, reason, message });
             }

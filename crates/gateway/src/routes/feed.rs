@@ -1,7 +1,7 @@
 //! Watches of everything that routing depends on, as one stream of changes.
 //!
-//! In: a [`Source`]. Out: events, each with the watch that it comes from. Gateways and Ingresses are watched always, the rest once
-//! one is served; Secrets and ConfigMaps one by one, those that Gateways, policies and Ingresses refer to.
+//! In: a [`Source`]. Out: events, each with the watch that it comes from. Gateways, routes and Ingresses are watched always, the rest once
+//! one is served; Pods of this node while a Service is served at layer 7; Secrets and ConfigMaps one by one, those that Gateways, policies and Ingresses refer to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,11 +10,14 @@ use api::acme;
 use api::gateway_api::watched;
 use api::kind::Kind;
 use api::kinds;
-use api::view::gateway_api::Material;
+use api::view::gateway_api::{Material, ParentRef};
 use api::view::labels::SERVICE_PROXY_NAME;
 use client::watch::{Event, KnownKeys, Object, Selection, Source, Watch};
+use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+
+use crate::objects::parse;
 
 /// Capacity of the queue of events.
 const QUEUE: usize = 1024;
@@ -44,23 +47,25 @@ pub(super) enum Topic {
     ConfigMap,
     /// The ConfigMap with answers to ACME challenges.
     Challenges,
+    /// A Pod of this node.
+    Pod,
 }
 
-/// The kinds that are watched always.
-const ALWAYS: [(Topic, &Kind); 3] = [
+/// The kinds that are watched always. Routes may have Services as their parents, without any Gateway.
+const ALWAYS: [(Topic, &Kind); 7] = [
     (Topic::Gateway, &watched::GATEWAY),
-    (Topic::IngressClass, &kinds::ingressclass::KIND),
-    (Topic::Ingress, &kinds::ingress::KIND),
-];
-
-/// The kinds that are watched as a whole once there is a Gateway, or an Ingress to serve.
-const WHOLE: [(Topic, &Kind); 13] = [
-    (Topic::GatewayClass, &watched::GATEWAY_CLASS),
-    (Topic::ListenerSet, &watched::LISTENER_SET),
     (Topic::HttpRoute, &watched::HTTP_ROUTE),
     (Topic::GrpcRoute, &watched::GRPC_ROUTE),
     (Topic::TlsRoute, &watched::TLS_ROUTE),
     (Topic::TcpRoute, &watched::TCP_ROUTE),
+    (Topic::IngressClass, &kinds::ingressclass::KIND),
+    (Topic::Ingress, &kinds::ingress::KIND),
+];
+
+/// The kinds that are watched as a whole once there is a Gateway, a Service at layer 7, or an Ingress to serve.
+const WHOLE: [(Topic, &Kind); 9] = [
+    (Topic::GatewayClass, &watched::GATEWAY_CLASS),
+    (Topic::ListenerSet, &watched::LISTENER_SET),
     (Topic::UdpRoute, &watched::UDP_ROUTE),
     (Topic::ReferenceGrant, &watched::REFERENCE_GRANT),
     (Topic::BackendTlsPolicy, &watched::BACKEND_TLS_POLICY),
@@ -90,14 +95,19 @@ pub(super) struct Feed {
     /// Tasks of single objects.
     single: BTreeMap<(Topic, Arc<str>), tokio::task::AbortHandle>,
     is_whole: bool,
+    /// The name of this node.
+    node: Box<str>,
+    /// The watch of its Pods.
+    pods: Option<tokio::task::AbortHandle>,
 }
 
 impl Feed {
-    /// Starts to watch Gateways and Ingresses.
-    pub(super) fn new(source: Arc<dyn Source>) -> Self {
+    /// Starts to watch Gateways, routes and Ingresses.
+    pub(super) fn new(source: Arc<dyn Source>, node: &str) -> Self {
         let (sender, events) = mpsc::channel(QUEUE);
         let (known, tasks, single) = Default::default();
-        let mut feed = Self { source, sender, events, known, tasks, single, is_whole: false };
+        let (node, pods) = (node.into(), None);
+        let mut feed = Self { source, sender, events, known, tasks, single, is_whole: false, node, pods };
         for (topic, kind) in ALWAYS {
             feed.watch((topic, None), Selection::all(kind).optional());
         }
@@ -112,10 +122,35 @@ impl Feed {
             self.apply(&id, event, &mut changes);
             next = (changes.len() < BATCH).then(|| self.events.try_recv().ok()).flatten();
         }
-        if changes.iter().any(|changed| changed.topic == Topic::Gateway && changed.object.is_some()) {
+        let is_needed = |Changed { topic, object, .. }: &Changed| match (topic, object) {
+            (Topic::Gateway, Some(_)) => true,
+            (Topic::HttpRoute | Topic::GrpcRoute | Topic::TlsRoute | Topic::TcpRoute, Some(route)) => {
+                has_service_parent(route)
+            }
+            _ => false,
+        };
+        if !self.is_whole && changes.iter().any(is_needed) {
             self.watch_everything();
         }
         changes
+    }
+
+    /// Watches the Pods of this node, or stops to; whether they are known. A server that forbids it never answers this.
+    pub(super) fn watch_pods(&mut self, is_wanted: bool) -> bool {
+        let id = (Topic::Pod, None);
+        match (is_wanted, &self.pods) {
+            (true, None) => {
+                let selection = Selection::all(&kinds::pod::KIND).selected("", &format!("spec.nodeName={}", self.node));
+                self.pods = selection.ok().map(|selection| self.watch(id.clone(), selection));
+            }
+            (false, Some(task)) => {
+                task.abort();
+                self.pods = None;
+                self.known.remove(&id);
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+        self.known.get(&id).is_some_and(KnownKeys::is_complete)
     }
 
     /// Whether everything is watched.
@@ -205,6 +240,25 @@ impl Feed {
             Event::Init | Event::InitDone => {}
         }
     }
+}
+
+/// What of a route says whether it may be attached to a Service.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Parents {
+    spec: ParentRefs,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ParentRefs {
+    parent_refs: Vec<ParentRef>,
+}
+
+/// Whether a route has a Service as a parent.
+fn has_service_parent(route: &Object) -> bool {
+    let parents = parse::<Parents>(route).map(|route| route.spec.parent_refs).unwrap_or_default();
+    parents.iter().any(|parent| parent.kind.as_deref() == Some(kinds::service::KIND.kind))
 }
 
 /// Passes the events of a watch on.

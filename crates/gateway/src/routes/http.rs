@@ -1,4 +1,5 @@
-//! Answers HTTP requests to a Gateway: the listener of the host, its rule, filters, a backend.
+//! Answers HTTP requests to a Gateway, or to a Service at layer 7: the listener of the host or the routes for the client, a
+//! rule, filters, a backend.
 //!
 //! In: a request of a client. Out: a response from a backend, a redirect, an answer to a CORS preflight, or an error: 404
 //! without a rule, 421 for another listener's host, 500 for a rule or backend that is invalid, those of the rule's policy. gRPC calls
@@ -16,7 +17,7 @@ use http_body::Body as _;
 use routing::filters::{Filters, RedirectRequest};
 use routing::hosts::{HostMap, host_of};
 use routing::http_table::RequestView;
-use routing::model::ListenerProtocol;
+use routing::model::{ListenerConfig, ListenerProtocol};
 
 use super::ingresses::headers as ingress_headers;
 use super::mirror;
@@ -30,6 +31,7 @@ use crate::forward::{Exchange, forward};
 use crate::headers::{self, UpstreamProtocol};
 use crate::http_proxy::{ClientConnection, ClientRequest};
 use crate::policy::{Admitted, Asked, Enforced};
+use crate::upstream::Upstream;
 
 /// Bytes of a request body that are kept for a retry.
 const REPLAY: usize = 64 * 1024;
@@ -38,7 +40,10 @@ pub(super) const NO_HOST: &str = "localhost";
 
 /// The rule of a request.
 struct Found {
-    listener: Arc<RoutedListener>,
+    /// None at a Service.
+    listener: Option<Arc<ListenerConfig>>,
+    /// The number of the port of the listener, or of the Service.
+    port: u16,
     rule: Arc<CompiledRule>,
     /// The path prefix that matched.
     prefix: Option<Box<str>>,
@@ -63,19 +68,27 @@ pub(crate) async fn answer(
                 ingress_headers::describe(&mut request.parts, &client.client, || fastrand::u128(..));
             }
             if let Some(trail) = &request.trail {
-                trail.accepted(&found.listener.config);
+                if let Some(listener) = &found.listener {
+                    trail.accepted(listener);
+                }
                 trail.matched(&found.rule.place);
                 trail.identified(&request.parts.headers);
             }
+            let (method, mut backend) = (request.parts.method.clone(), None);
             // Boxed: the future is large, and that of requests to Services must stay small.
-            let answer = Box::pin(apply(client, &found, is_grpc, request)).await;
+            let answer = Box::pin(apply(client, &found, is_grpc, request, &mut backend)).await;
             found.rule.metrics.answered(answer.status(), start.elapsed());
+            count(client, port, (&method, answer.status()), backend.as_deref());
             match answer.body().cause() {
                 Some(cause) if is_grpc && answer.status().is_server_error() => failed(cause, answer.status(), true),
                 _ => answer,
             }
         }
-        Err(cause) => failed(cause, status_of(cause), is_grpc),
+        Err(cause) => {
+            let answer = failed(cause, status_of(cause), is_grpc);
+            count(client, port, (&request.parts.method, answer.status()), None);
+            answer
+        }
     };
     if is_ingress {
         ingress_headers::sign(answer.headers_mut());
@@ -86,6 +99,18 @@ pub(crate) async fn answer(
     answer
 }
 
+/// Counts a response of a Service at layer 7, by what was asked and who did.
+fn count(
+    client: &ClientConnection,
+    port: &RoutedPort,
+    (method, status): (&Method, StatusCode),
+    backend: Option<&Upstream>,
+) {
+    if let Some((service, source)) = port.service().zip(client.source.as_ref()) {
+        service.requests.answered(backend.map(|upstream| &upstream.service), source.workload(), method, status);
+    }
+}
+
 /// The answer to an HTTP-01 challenge, before any rule: redirects and authentication would prevent the validation. Requests with
 /// other tokens go to the routes, where another ACME client may have its own.
 fn challenge(client: &ClientConnection, port: &RoutedPort, parts: &Parts) -> Option<Response<ResponseBody>> {
@@ -93,7 +118,7 @@ fn challenge(client: &ClientConnection, port: &RoutedPort, parts: &Parts) -> Opt
     if client.listener.is_some() || !matches!(parts.method, Method::GET | Method::HEAD) {
         return None;
     }
-    let text = port.challenges.http(&port.gateway, &host_of(authority(parts)), token)?;
+    let text = port.challenges.http(port.gateway()?, &host_of(authority(parts)), token)?;
     let mut answer = Response::new(ResponseBody::own(Some(text), Cause::Challenge));
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
@@ -157,11 +182,17 @@ fn find(
         // All hosts of a class are served on all connections, whatever the server name was, as ingress-nginx does it.
         let rules = rules.load();
         let found = rules.find(&view).map(|rule| Found {
-            listener: Arc::clone(listener),
+            listener: Some(Arc::clone(&listener.config)),
+            port: listener.config.port,
             rule: Arc::clone(&rule.compiled),
             prefix: None,
         });
         return (found.ok_or(Cause::NoRoute), true);
+    }
+    if let PortTable::Mesh(mesh) = &**table {
+        let found = client.source.as_ref().and_then(|source| mesh.http(source, &view, is_grpc));
+        let found = found.map(|(rule, prefix)| Found { listener: None, port: mesh.number(), rule, prefix });
+        return (found.ok_or(Cause::NoRoute), false);
     }
     (in_routes(client, &table, &view, is_grpc), false)
 }
@@ -184,14 +215,8 @@ fn in_routes(
         }
         _ => return Err(Cause::NoRoute),
     };
-    let tables = listener.tables.load();
-    let selected = match is_grpc {
-        true => tables.grpc.find(view).or_else(|| tables.http.find(view)),
-        false => tables.http.find(view),
-    };
-    let selected = selected.ok_or(Cause::NoRoute)?;
-    let (rule, prefix) = (Arc::clone(selected.rule), selected.prefix.map(Into::into));
-    Ok(Found { listener: Arc::clone(listener), rule, prefix })
+    let (rule, prefix) = listener.tables.load().find(view, is_grpc).ok_or(Cause::NoRoute)?;
+    Ok(Found { listener: Some(Arc::clone(&listener.config)), port: listener.config.port, rule, prefix })
 }
 
 /// The HTTPS listener that a host would choose.
@@ -199,19 +224,20 @@ fn https_listener<'a>(hosts: &'a HostMap<Arc<RoutedListener>>, host: &'a str) ->
     hosts.candidates(host).find(|listener| listener.config.protocol == ListenerProtocol::Https)
 }
 
-/// Applies a rule to a request.
+/// Applies a rule to a request. The backend that it goes to is noted.
 async fn apply(
     client: &Arc<ClientConnection>,
     found: &Found,
     is_grpc: bool,
     mut request: ClientRequest,
+    noted: &mut Option<Arc<Upstream>>,
 ) -> Response<ResponseBody> {
-    let Found { listener, rule, prefix } = found;
+    let Found { listener: _, port, rule, prefix } = found;
     if rule.broken.is_some() {
         return invalid();
     }
     let origin = request.parts.headers.get(ORIGIN).cloned();
-    let asked = Asked { client, port: listener.config.port, is_grpc, metrics: &rule.metrics };
+    let asked = Asked { client, port: *port, is_grpc, metrics: &rule.metrics };
     let (mut admitted, mut limit) = (Admitted::default(), None);
     if let Some(policy) = &rule.enforced {
         (request, admitted, limit) = match enforce(policy, &asked, &rule.filters, request).await {
@@ -225,14 +251,15 @@ async fn apply(
             }
         };
     }
-    if let Some(answer) = own_answer(&rule.filters, client, (listener, prefix.as_deref()), &request) {
+    if let Some(answer) = own_answer(&rule.filters, client, (*port, prefix.as_deref()), &request) {
         return answer;
     }
     let mut choice = rule.choose(client, &request.parts);
     let backend = choice.backend;
     let mut answer = match backend.map(|backend| (backend, &backend.upstream)) {
         Some((backend, Some(upstream))) => {
-            if let Some(answer) = own_answer(&backend.filters, client, (listener, prefix.as_deref()), &request) {
+            *noted = Some(Arc::clone(upstream));
+            if let Some(answer) = own_answer(&backend.filters, client, (*port, prefix.as_deref()), &request) {
                 return answer;
             }
             let filters = [&rule.filters, &backend.filters];
@@ -325,7 +352,7 @@ fn preflight(filters: &Filters, request: &ClientRequest) -> Option<Response<Resp
 fn own_answer(
     filters: &Filters,
     client: &ClientConnection,
-    (listener, prefix): (&RoutedListener, Option<&str>),
+    (port, prefix): (u16, Option<&str>),
     request: &ClientRequest,
 ) -> Option<Response<ResponseBody>> {
     let parts = &request.parts;
@@ -339,7 +366,7 @@ fn own_answer(
         host: &host_of(authority(parts)),
         path: parts.uri.path(),
         query: parts.uri.query(),
-        listener_port: listener.config.port,
+        listener_port: port,
         prefix,
     });
     let mut answer = Response::new(ResponseBody::own(None, Cause::Redirect));

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::pools::Pools;
 use super::rule::CompiledRule;
-use super::tables::{PortTable, RoutedListener, RoutedPort, Tables};
+use super::tables::{Parent, PortTable, RoutedListener, RoutedPort, Tables};
 use super::trust::Trust;
 use crate::http_proxy::{self, ClientConnection};
 use crate::limits::Limits;
@@ -68,7 +68,8 @@ impl InMemoryGateway {
         };
         let table = ArcSwap::from_pointee(PortTable::of(&[Arc::new(listener)]));
         let (number, alt_svc, challenges) = (HeaderValue::from(PORT), ArcSwapOption::default(), Arc::default());
-        let port = RoutedPort { gateway: GATEWAY.into(), table, number, alt_svc, challenges };
+        let parent = Parent::Gateway(GATEWAY.into());
+        let port = RoutedPort { parent, table, number, alt_svc, challenges };
         let serving = Serving::Routes(Box::new(port));
         let port_config = PortConfig::new(GATEWAY, PORT, (limits, None), serving, Arc::default());
         Self { port_config: Arc::new(port_config) }

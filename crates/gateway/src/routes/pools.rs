@@ -1,19 +1,21 @@
-//! Upstreams of routes: one for each Service port and protocol, shared by all rules that refer to it.
+//! Upstreams of routes: one for each Service port, protocol and reach, shared by all rules that refer to it.
 //!
 //! In: EndpointSlices, and the targets of rules. Out: upstreams, whose endpoints follow the slices. An upstream lives as
 //! long as a rule uses it; a change of its endpoints swaps one pointer and touches no rule.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use api::ip::Family;
+use api::ip::{Family, parse_lenient};
 use api::view::{EndpointSlice, Protocol, Service};
+use plan::NodeLocation;
 use routing::model::{BackendProtocol, ServiceTarget};
 
 use super::trust::Trust;
 use crate::clock::Clock;
-use crate::endpoints;
+use crate::endpoints::{self, Locality};
 use crate::limits::Limits;
 use crate::metrics::GatewayMetrics;
 use crate::session_token::SessionKey;
@@ -23,8 +25,17 @@ use crate::upstream::{Counters, Upstream};
 /// name.
 pub(crate) const BY_NUMBER: &str = "#";
 
-/// Identity of an upstream: its target, and the Secret with the certificate that it is shown.
-type Key = (Arc<ServiceTarget>, Option<Arc<str>>);
+/// Which endpoints of a Service requests may reach.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(super) enum Reach {
+    /// All: clients are outside the cluster.
+    Anywhere,
+    /// Those that the proxy of this node would select for the cluster IP, by internalTrafficPolicy and topology hints.
+    AsProxy,
+}
+
+/// Identity of an upstream: its target, the Secret with the certificate that it is shown, and its reach.
+type Key = (Arc<ServiceTarget>, Option<Arc<str>>, Reach);
 
 /// Numbers and names of the TCP ports of a Service.
 type Ports = Box<[(u16, Box<str>)]>;
@@ -46,16 +57,57 @@ pub(super) struct Pools {
     uids: HashMap<Box<str>, Box<str>>,
     /// Numbers and names of the TCP ports of each Service.
     ports: HashMap<Box<str>, Ports>,
+    /// The cluster IPs of each Service, and how many Services have each. They are no endpoints, as in the proxy: requests to
+    /// them might come back here, without end.
+    cluster_ips: HashMap<Box<str>, Box<[IpAddr]>>,
+    cluster_ip_counts: HashMap<IpAddr, usize>,
+    /// Services whose internalTrafficPolicy is Local.
+    internal_local: BTreeSet<Box<str>>,
     /// Services whose endpoints changed.
     dirty: BTreeSet<Box<str>>,
     clock: Clock,
+    /// This node, and its zone.
+    node: Box<str>,
+    zone: Option<Box<str>>,
 }
 
 impl Pools {
     pub(super) fn new(limits: Limits, workers: usize, metrics: GatewayMetrics) -> Self {
         let (upstreams, by_service, slices, owners) = Default::default();
-        let (six_first, uids, ports, dirty, clock) = Default::default();
-        Self { limits, workers, metrics, upstreams, by_service, slices, owners, six_first, uids, ports, dirty, clock }
+        let (six_first, uids, ports, internal_local, dirty, clock, node, zone) = Default::default();
+        let (cluster_ips, cluster_ip_counts) = Default::default();
+        Self {
+            limits,
+            workers,
+            metrics,
+            upstreams,
+            by_service,
+            slices,
+            owners,
+            six_first,
+            uids,
+            ports,
+            cluster_ips,
+            cluster_ip_counts,
+            internal_local,
+            dirty,
+            clock,
+            node,
+            zone,
+        }
+    }
+
+    /// The upstreams of this node.
+    pub(super) fn at_node(self, node: &str) -> Self {
+        Self { node: node.into(), ..self }
+    }
+
+    /// Sets the zone of the node.
+    pub(super) fn set_zone(&mut self, zone: Option<Box<str>>) {
+        if self.zone != zone {
+            self.zone = zone;
+            self.dirty.extend(self.by_service.keys().map(|service| (**service).into()));
+        }
     }
 
     /// Uses this clock for upstreams that are made from now on.
@@ -64,14 +116,25 @@ impl Pools {
         self.clock = clock;
     }
 
-    /// The upstream of a target.
+    /// The upstream of a target, with all its endpoints.
     pub(super) fn upstream(
         &mut self,
         target: &Arc<ServiceTarget>,
         client: Option<&Arc<str>>,
         trust: &Trust,
     ) -> Arc<Upstream> {
-        let key = (Arc::clone(target), client.filter(|_| target.tls.is_some()).cloned());
+        self.reached(target, client, Reach::Anywhere, trust)
+    }
+
+    /// The upstream of a target.
+    pub(super) fn reached(
+        &mut self,
+        target: &Arc<ServiceTarget>,
+        client: Option<&Arc<str>>,
+        reach: Reach,
+        trust: &Trust,
+    ) -> Arc<Upstream> {
+        let key = (Arc::clone(target), client.filter(|_| target.tls.is_some()).cloned(), reach);
         if let Some(known) = self.upstreams.get(&key).and_then(Weak::upgrade) {
             return known;
         }
@@ -121,9 +184,40 @@ impl Pools {
                 None => drop(self.uids.remove(key)),
             }
         }
-        if self.set_ports(key, service) || changed || is_other {
+        let is_local = match service.is_some_and(Service::is_internal_local) {
+            true => self.internal_local.insert(key.into()),
+            false => self.internal_local.remove(key),
+        };
+        self.set_cluster_ips(key, service);
+        if self.set_ports(key, service) || changed || is_other || is_local {
             self.dirty.insert(key.into());
         }
+    }
+
+    /// Remembers the cluster IPs of a Service. Any upstream may have a new one as an endpoint, or an old one again.
+    fn set_cluster_ips(&mut self, key: &str, service: Option<&Service>) {
+        let service = service.filter(|service| !service.is_external_name());
+        let ips: Box<[IpAddr]> = service.into_iter().flat_map(Service::cluster_ips).filter_map(parse_lenient).collect();
+        let before = match ips.is_empty() {
+            true => self.cluster_ips.remove(key),
+            false => self.cluster_ips.insert(key.into(), ips.clone()),
+        };
+        let before = before.unwrap_or_default();
+        if before == ips {
+            return;
+        }
+        for ip in &ips {
+            *self.cluster_ip_counts.entry(*ip).or_default() += 1;
+        }
+        for ip in &before {
+            if let Some(count) = self.cluster_ip_counts.get_mut(ip) {
+                *count -= 1;
+                if *count == 0 {
+                    self.cluster_ip_counts.remove(ip);
+                }
+            }
+        }
+        self.dirty.extend(self.by_service.keys().map(|service| (**service).into()));
     }
 
     /// Remembers the ports of a Service; whether they differ.
@@ -192,7 +286,7 @@ impl Pools {
         }
     }
 
-    fn fill(&self, (target, _): &Key, upstream: &Upstream) {
+    fn fill(&self, (target, _, reach): &Key, upstream: &Upstream) {
         let none = BTreeMap::new();
         let slices = self.slices.get(&*target.service).unwrap_or(&none);
         let first = if self.six_first.contains(&*target.service) { Family::V6 } else { Family::V4 };
@@ -202,7 +296,14 @@ impl Pools {
         };
         let key = self.uids.get(&*target.service).map(|uid| Arc::new(SessionKey::of_service(&target.service, uid)));
         upstream.session_key.store(key);
-        let find = |name| endpoints::select(&slices.values(), (name, protocol), &[first.as_str().into()], None);
-        upstream.update(&self.port_name(target).map(find).unwrap_or_default(), self.workers);
+        let locality = match reach {
+            Reach::Anywhere => Locality::Anywhere,
+            Reach::AsProxy if self.internal_local.contains(&*target.service) => Locality::Node(&self.node),
+            Reach::AsProxy => Locality::Hinted(NodeLocation { node: &self.node, zone: self.zone.as_deref() }),
+        };
+        let find = |name| endpoints::select(&slices.values(), (name, protocol), &[first.as_str().into()], locality);
+        let mut found = self.port_name(target).map(find).unwrap_or_default();
+        found.usable.retain(|endpoint| !self.cluster_ip_counts.contains_key(&endpoint.ip()));
+        upstream.update(&found, self.workers);
     }
 }

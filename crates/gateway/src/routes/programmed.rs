@@ -15,11 +15,11 @@ use api::view::annotations::PROXY_PROTOCOL_FROM;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use http::HeaderValue;
 use ipnet::IpNet;
-use plan::{Redirect, ServicePortName};
+use plan::{Redirect, RedirectedFrontends, ServicePortName};
 use routing::model::{GatewayConfig, ListenerConfig, ListenerId, Transport};
 
 use super::direct::{self, NeedsProgram, PortFacts};
-use super::tables::{PortTable, RoutedListener, RoutedPort, Tables};
+use super::tables::{Parent, PortTable, RoutedListener, RoutedPort, Tables};
 use super::trust::Trust;
 use super::udp::UdpListener;
 use crate::controller::Shared;
@@ -159,7 +159,7 @@ impl Programmed {
             }
             (port.direct, port.backends) = (direct, backends);
         }
-        self.shared.publish(service, self.redirects().collect());
+        self.shared.publish(service, RedirectedFrontends::LoadBalancer, self.redirects().collect());
     }
 
     fn redirects(&self) -> impl Iterator<Item = Redirect> {
@@ -171,6 +171,7 @@ impl Programmed {
                     Transport::Tcp => Protocol::Tcp,
                     Transport::Udp => Protocol::Udp,
                 },
+                frontends: RedirectedFrontends::LoadBalancer,
                 listener,
                 direct: port.direct.as_ref().ok().cloned(),
                 backends: port.backends.clone(),
@@ -187,7 +188,7 @@ impl Drop for Programmed {
         // A process that stops leaves to the kernel what the kernel serves.
         let is_stopping = self.shared.is_stopping.load(Relaxed);
         let left = self.redirects().filter(|redirect| is_stopping && redirect.direct.is_some());
-        self.shared.publish(&self.config.service, left.collect());
+        self.shared.publish(&self.config.service, RedirectedFrontends::LoadBalancer, left.collect());
         self.shared.metrics.remove(&self.config.service);
         self.shared.metrics.routing().remove_gateway(&self.config.key);
     }
@@ -198,7 +199,8 @@ impl Port {
         let gateway = Arc::clone(&config.key);
         let challenges = Arc::clone(&shared.challenges);
         let (table, alt_svc) = (ArcSwap::default(), ArcSwapOption::default());
-        let routed = RoutedPort { gateway, table, number: HeaderValue::from(number), alt_svc, challenges };
+        let parent = Parent::Gateway(gateway);
+        let routed = RoutedPort { parent, table, number: HeaderValue::from(number), alt_svc, challenges };
         let serving = Serving::Routes(Box::new(routed));
         let metrics = shared.metrics.for_service(&config.service);
         let port_config = PortConfig::new(&config.service, number, (shared.limits, None), serving, metrics);

@@ -1,11 +1,10 @@
 //! Values of a request: cookies, query parameters, and the hash of the one that selects an endpoint.
 
+use api::hash::mixed64 as hash;
 use http::HeaderMap;
 use http::header::COOKIE;
 use http::request::Parts;
 use routing::policy::HashKey;
-
-use crate::maglev::hash;
 
 /// The values of cookies with a name. Clients send several if the cookies have different paths.
 pub(super) fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a [u8]> {

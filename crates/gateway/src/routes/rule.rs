@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use routing::filters::Filters;
-use routing::model::{self, Backend, Rule, StreamRule, Target};
+use routing::model::{self, Backend, Matches, RouteId, RouteKind, Rule, StreamRule, Target};
 use routing::policy::Balancing;
 use routing::weights::Rotation;
 
@@ -85,7 +85,8 @@ impl CompiledRule {
         metrics: Arc<RouteMetrics>,
         (enforcer, passwords): (&Arc<Enforcer>, &PasswordStore),
     ) -> Self {
-        let enforced = rule.policy.as_ref().map(|policy| enforcer.compile(policy, passwords, &mut upstream));
+        let namespace = rule.route.key.split_once('/').map_or("", |(namespace, _)| namespace);
+        let enforced = rule.policy.as_ref().map(|policy| enforcer.compile(policy, namespace, passwords, &mut upstream));
         let mut broken = rule.broken.clone();
         let mut compile = |filters: &[_]| {
             Filters::compile(filters).unwrap_or_else(|error| {
@@ -119,6 +120,32 @@ impl CompiledRule {
             retry: rule.retry.as_ref().map(retry),
             metrics,
         }
+    }
+
+    /// The rule for requests to a Service without routes: all go to its own endpoints.
+    pub(super) fn of_service(
+        service: &Arc<str>,
+        backend: &Backend,
+        upstream: impl FnMut(&Target) -> Option<Arc<Upstream>>,
+        metrics: Arc<RouteMetrics>,
+        means: (&Arc<Enforcer>, &PasswordStore),
+    ) -> Self {
+        let rule = Rule {
+            route: RouteId { kind: RouteKind::Http, key: Arc::clone(service) },
+            index: 0,
+            name: None,
+            matches: Matches::Http(Vec::new()),
+            filters: Vec::new(),
+            mirrors: Vec::new(),
+            backends: vec![backend.clone()],
+            request_timeout: None,
+            backend_timeout: None,
+            retry: None,
+            session: None,
+            policy: None,
+            broken: None,
+        };
+        Self { place: RulePlace::of_service(service), ..Self::new(&rule, upstream, metrics, means) }
     }
 
     /// The backend of the next request.
@@ -198,6 +225,18 @@ impl CompiledStream {
         let upstreams = rule.backends.iter().map(|backend| &backend.target).map(upstream).collect();
         let place = RulePlace::of_route(&rule.route);
         Self { place, rule: Arc::clone(rule), rotation: rotation(&weights), upstreams, metrics }
+    }
+
+    /// The rule for connections to a Service without routes: all go to its own endpoints.
+    pub(super) fn of_service(
+        service: &Arc<str>,
+        backend: &Backend,
+        upstream: impl FnMut(&Target) -> Option<Arc<Upstream>>,
+        metrics: Arc<RouteMetrics>,
+    ) -> Self {
+        let route = RouteId { kind: RouteKind::Tcp, key: Arc::clone(service) };
+        let rule = StreamRule { route, hostnames: Vec::new(), backends: vec![backend.clone()], policy: None };
+        Self { place: RulePlace::of_service(service), ..Self::new(&Arc::new(rule), upstream, metrics) }
     }
 
     /// Whether a client may connect; none may where a restriction cannot be enforced.

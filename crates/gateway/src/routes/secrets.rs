@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::view::gateway_api::Material;
-use routing::model::{ListenerId, RouteId, Rule};
+use routing::model::{Place, RouteId, Rule};
 
 /// Secrets and ConfigMaps that are watched for the policies of a namespace; the first by name.
 pub(super) const MOST_OF_POLICIES: usize = 256;
@@ -43,17 +43,17 @@ impl References {
     }
 }
 
-/// Secrets with passwords that the rules of each route need at each listener.
+/// Secrets with passwords that the rules of each route need at each place.
 #[derive(Default)]
-pub(super) struct PolicySecrets(HashMap<(ListenerId, RouteId), BTreeSet<Arc<str>>>);
+pub(super) struct PolicySecrets(HashMap<(Place, RouteId), BTreeSet<Arc<str>>>);
 
 impl PolicySecrets {
-    /// Applies the rules of a route at a listener, none if nothing holds for them; whether its Secrets differ.
-    pub(super) fn apply(&mut self, listener: &ListenerId, route: &RouteId, rules: &[Arc<Rule>]) -> bool {
-        let (place, secrets) = ((listener.clone(), route.clone()), of_rules(rules));
+    /// Applies the rules of a route at a place, none if nothing holds for them; whether its Secrets differ.
+    pub(super) fn apply(&mut self, place: &Place, route: &RouteId, rules: &[Arc<Rule>]) -> bool {
+        let (key, secrets) = ((place.clone(), route.clone()), of_rules(rules));
         let before = match secrets.is_empty() {
-            true => self.0.remove(&place),
-            false => self.0.insert(place, secrets.clone()),
+            true => self.0.remove(&key),
+            false => self.0.insert(key, secrets.clone()),
         };
         before.unwrap_or_default() != secrets
     }
@@ -72,7 +72,7 @@ fn of_rules(rules: &[Arc<Rule>]) -> BTreeSet<Arc<str>> {
 
 #[cfg(test)]
 mod tests {
-    use routing::model::{Matches, RouteKind};
+    use routing::model::{ListenerId, Matches, RouteKind};
     use routing::policy::{BasicAuth, PasswordFormat, Policy};
 
     use super::*;
@@ -104,8 +104,8 @@ mod tests {
     fn secrets_are_wanted_while_a_rule_needs_them_somewhere() {
         let mut secrets = PolicySecrets::default();
         let route = RouteId { kind: RouteKind::Http, key: "shop/web".into() };
-        let [one, two] =
-            ["one", "two"].map(|name| ListenerId { gateway: "shop/public".into(), set: None, name: name.into() });
+        let [one, two] = ["one", "two"]
+            .map(|name| Place::from(ListenerId { gateway: "shop/public".into(), set: None, name: name.into() }));
         let all = |secrets: &PolicySecrets| secrets.keys().cloned().collect::<BTreeSet<_>>();
         let of = |keys: &[&str]| keys.iter().map(|key| Arc::from(*key)).collect::<BTreeSet<Arc<str>>>();
         let [none, a, b] = [None, Some("shop/a"), Some("shop/b")].map(|secret| rule(policy(secret)));

@@ -9,6 +9,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use api::hash::mixed64 as hash;
 use api::view::gateway_api::{PathMatchKind, SessionPersistence, SessionPersistenceKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,7 +21,6 @@ use routing::model::{Matches, Rule, Target};
 use routing::policy::{CookieAffinity, SameSite};
 
 use super::request_values::cookies;
-use crate::maglev::hash;
 use crate::session_token::{Sealed, Token};
 use crate::upstream::Upstream;
 

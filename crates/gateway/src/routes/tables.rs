@@ -1,4 +1,5 @@
-//! What a port of a Gateway serves: its listeners by host, and for each of them a table of rules.
+//! What a port of a Gateway serves: its listeners by host, and for each of them a table of rules. A port of a Service has
+//! tables by the clients instead ([`MeshTable`]).
 //!
 //! In: configurations of listeners, changes of routes. Out: immutable tables behind one pointer per listener. A change
 //! copies the table, which shares what does not differ, and swaps the pointer; requests in progress keep the old one.
@@ -10,22 +11,23 @@ use http::HeaderValue;
 use routing::cluster::RouteState;
 use routing::grpc_table::GrpcTable;
 use routing::hosts::HostMap;
-use routing::http_table::{HttpTable, RouteEntry};
+use routing::http_table::{HttpTable, RequestView, RouteEntry};
 use routing::model::{ListenerConfig, ListenerProtocol, Matches, RouteId, RouteKind, Rule};
 use rustls::ServerConfig;
 
 use super::ingresses::IngressRules;
+use super::mesh::MeshTable;
 use super::rule::{CompiledRule, CompiledStream};
 use crate::challenges::Challenges;
-use crate::metrics::ListenerMetrics;
+use crate::clients::LocalClients;
+use crate::metrics::{ListenerMetrics, ServiceRequests};
 
 /// How long clients may remember that a port is served over QUIC, in seconds.
 const ADVERTISED: u32 = 3600;
 
-/// A bound port of a Gateway.
+/// A bound port of a Gateway, or of a Service at layer 7.
 pub(crate) struct RoutedPort {
-    /// `namespace/name` of the Gateway.
-    pub(crate) gateway: Arc<str>,
+    pub(crate) parent: Parent,
     pub(crate) table: ArcSwap<PortTable>,
     /// Value of `X-Forwarded-Port`.
     pub(crate) number: HeaderValue,
@@ -33,6 +35,23 @@ pub(crate) struct RoutedPort {
     pub(crate) challenges: Arc<Challenges>,
     /// `Alt-Svc` of responses to HTTPS requests, while the port is served over QUIC.
     pub(crate) alt_svc: ArcSwapOption<HeaderValue>,
+}
+
+/// What a port is of.
+pub(crate) enum Parent {
+    /// The Gateway `namespace/name`.
+    Gateway(Arc<str>),
+    /// A Service.
+    Service(ServiceParent),
+}
+
+/// A Service at layer 7.
+pub(crate) struct ServiceParent {
+    /// `namespace/name`.
+    pub(crate) key: Arc<str>,
+    /// Who may connect.
+    pub(crate) clients: Arc<LocalClients>,
+    pub(crate) requests: Arc<ServiceRequests>,
 }
 
 /// What connections to a port lead to. A clone is a few references.
@@ -54,6 +73,8 @@ pub(crate) enum PortTable {
         /// The rules of all hosts, on both ports of the class.
         rules: Arc<IngressRules>,
     },
+    /// A port of a Service.
+    Mesh(MeshTable),
 }
 
 /// A listener.
@@ -74,6 +95,8 @@ pub(crate) struct Tables {
     streams: HostMap<Arc<[Stream]>>,
     /// Hosts of the routes in `streams`.
     hosts: Arc<std::collections::BTreeMap<RouteId, Vec<Arc<str>>>>,
+    /// Whether a route is attached, even if it has no rule that can be served.
+    pub(crate) is_routed: bool,
 }
 
 /// A rule with what decides its precedence.
@@ -84,6 +107,22 @@ struct Stream {
 }
 
 impl RoutedPort {
+    /// The Gateway, if it is a port of one.
+    pub(crate) const fn gateway(&self) -> Option<&Arc<str>> {
+        match &self.parent {
+            Parent::Gateway(key) => Some(key),
+            Parent::Service(_) => None,
+        }
+    }
+
+    /// The Service, if it is a port of one.
+    pub(crate) const fn service(&self) -> Option<&ServiceParent> {
+        match &self.parent {
+            Parent::Gateway(_) => None,
+            Parent::Service(service) => Some(service),
+        }
+    }
+
     /// Has responses to HTTPS requests announce HTTP/3 at this port, or not.
     pub(super) fn advertise_http3(&self, port: Option<u16>) {
         let value = port.map(|port| HeaderValue::from_str(&format!("h3=\":{port}\"; ma={ADVERTISED}")));
@@ -134,7 +173,7 @@ impl PortTable {
         let listener = match self {
             Self::Tls(hosts) => hosts.find(server_name.unwrap_or_default())?,
             Self::Ingress { listener, .. } => listener,
-            Self::Closed | Self::Http(_) | Self::Stream(_) => return None,
+            Self::Closed | Self::Http(_) | Self::Stream(_) | Self::Mesh(_) => return None,
         };
         (listener.config.protocol == ListenerProtocol::Https).then_some(listener)
     }
@@ -144,7 +183,7 @@ impl PortTable {
         match self {
             Self::Tls(_) => true,
             Self::Ingress { listener, .. } => listener.config.protocol == ListenerProtocol::Https,
-            Self::Closed | Self::Http(_) | Self::Stream(_) => false,
+            Self::Closed | Self::Http(_) | Self::Stream(_) | Self::Mesh(_) => false,
         }
     }
 }
@@ -211,6 +250,15 @@ impl Tables {
                 }
             }
         }
+    }
+
+    /// The rule for a request, and the path prefix that matched.
+    pub(crate) fn find(&self, view: &RequestView<'_>, is_grpc: bool) -> Option<(Arc<CompiledRule>, Option<Box<str>>)> {
+        let selected = match is_grpc {
+            true => self.grpc.find(view).or_else(|| self.http.find(view)),
+            false => self.http.find(view),
+        };
+        selected.map(|selected| (Arc::clone(selected.rule), selected.prefix.map(Into::into)))
     }
 
     /// The rule for connections with this server name, or for all connections and flows.

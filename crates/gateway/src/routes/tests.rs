@@ -13,6 +13,7 @@ mod http3;
 mod ingress;
 mod listener_sets;
 mod load;
+mod mesh;
 mod policies;
 mod proxy_protocol;
 mod sessions;
@@ -40,7 +41,7 @@ use tokio::runtime::Runtime;
 
 use super::pools::Pools;
 use super::rule::{CompiledRule, CompiledStream};
-use super::tables::{PortTable, RoutedListener, RoutedPort, Tables};
+use super::tables::{Parent, PortTable, RoutedListener, RoutedPort, Tables};
 use super::trust::Trust;
 use super::udp::UdpListener;
 use crate::challenges::Challenges;
@@ -166,7 +167,7 @@ impl TestGateway {
         let number = listeners[0].port;
         let table = ArcSwap::from_pointee(port_table(listeners, &tables, &trust, &metrics));
         let serving = Serving::Routes(Box::new(RoutedPort {
-            gateway: "shop/public".into(),
+            parent: Parent::Gateway("shop/public".into()),
             table,
             number: HeaderValue::from(number),
             challenges: Arc::clone(&challenges),

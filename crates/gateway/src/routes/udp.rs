@@ -30,6 +30,8 @@ const IDLE: Duration = Duration::from_secs(60);
 const MAX_FLOWS: usize = 16_384;
 /// Idle time in milliseconds after which a flow may be closed for a new one.
 const QUIET_MS: u64 = 250;
+/// Milliseconds between searches for such flows: each looks at all flows.
+const SEARCH_PAUSE_MS: u64 = 10;
 /// Endpoints tried for a flow.
 const MAX_TRIES: usize = 3;
 /// Delay after an error of the socket.
@@ -46,7 +48,16 @@ struct Server {
     socket: UdpSocket,
     port_config: Arc<PortConfig>,
     flows: Mutex<HashMap<SocketAddr, Arc<Flow>>>,
+    searches: Searches,
     started: Instant,
+}
+
+/// How often flows that make room are searched for. Clients can forge addresses: without a limit each of their datagrams would cost a search while
+/// few flows are quiet.
+#[derive(Default)]
+struct Searches {
+    /// The time of the next one, in milliseconds since the listener started.
+    next: AtomicU64,
 }
 
 /// A client and its endpoint.
@@ -67,8 +78,19 @@ impl UdpListener {
         let socket = UdpSocket::from_std(socket)?;
         let address = socket.local_addr()?;
         let (flows, port_config) = (Mutex::default(), Arc::clone(port_config));
-        let server = Server { socket, port_config, flows, started: Instant::now() };
+        let server = Server { socket, port_config, flows, searches: Searches::default(), started: Instant::now() };
         Ok(Self { address, task: tokio::spawn(serve(Arc::new(server))).abort_handle() })
+    }
+}
+
+impl Searches {
+    /// Whether a search may begin.
+    fn may_begin(&self, now: u64) -> bool {
+        let is_due = now >= self.next.load(Relaxed);
+        if is_due {
+            self.next.store(now + SEARCH_PAUSE_MS, Relaxed);
+        }
+        is_due
     }
 }
 
@@ -161,10 +183,14 @@ impl Server {
     }
 
     /// Closes the longest idle quarter of the quiet flows: many clients send one query and never return, and must not
-    /// block new ones. False when there is none.
+    /// block new ones. False when there is none, or when they were searched for just before.
     fn make_room(&self) -> bool {
+        let now = self.now();
+        if !self.searches.may_begin(now) {
+            return false;
+        }
         let mut flows = self.flows.lock();
-        let until = self.now().saturating_sub(QUIET_MS);
+        let until = now.saturating_sub(QUIET_MS);
         let mut quiet: Vec<(u64, SocketAddr)> =
             flows.iter().map(|(client, flow)| (flow.last.load(Relaxed), *client)).collect();
         quiet.retain(|(last, _)| *last <= until);
@@ -223,4 +249,16 @@ async fn run(server: Arc<Server>, client: SocketAddr, flow: Arc<Flow>) {
         }
     }
     server.remove(client, &flow);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_new_clients_does_not_cause_a_search_each() {
+        let searches = Searches::default();
+        let begun = (0..1000).filter(|now| (0..100).filter(|_| searches.may_begin(*now)).count() > 0).count();
+        assert_eq!(begun, 100, "of 100 000 new clients in a second");
+    }
 }

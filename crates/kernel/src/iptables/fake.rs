@@ -28,6 +28,8 @@ struct Inner {
     clock: u64,
     /// Last time of each address in each `recent` list.
     lists: BTreeMap<Name, BTreeMap<IpAddr, u64>>,
+    /// Packets that each rule has counted, by its chain and its text.
+    counted: BTreeMap<String, u32>,
     restores: usize,
     failure: Option<IptablesError>,
 }
@@ -54,8 +56,8 @@ impl Fake {
         self.0.lock().clock += seconds;
     }
 
-    /// Evaluates a packet; `chance` decides a 1-in-n match.
-    pub fn evaluate(&self, packet: &Packet, chance: &mut dyn FnMut(u32) -> bool) -> Fate {
+    /// Evaluates a packet; `chance` decides a random match with this probability.
+    pub fn evaluate(&self, packet: &Packet, chance: &mut dyn FnMut(f64) -> bool) -> Fate {
         walk::evaluate(&mut self.0.lock(), packet, chance)
     }
 

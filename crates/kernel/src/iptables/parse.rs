@@ -5,7 +5,7 @@
 
 use ipnet::IpNet;
 
-use super::rule::{Match, Rule, State, Target, Transport, probability};
+use super::rule::{CERTAIN, Match, Rule, State, Target, Transport, probability};
 use super::tokens::split;
 
 impl Rule {
@@ -76,7 +76,8 @@ impl Reader {
             "--ctstate" => Match::State(state(&self.next()?)?),
             "--src-type" => (self.next()? == "LOCAL").then_some(Match::LocalSource)?,
             "--dst-type" => (self.next()? == "LOCAL").then_some(Match::LocalDestination)?,
-            "--probability" => Match::OneIn(one_in(&self.next()?)?),
+            "--probability" => chance(&self.next()?)?,
+            "--every" => Match::EveryNth(self.next()?.parse().ok()?),
             _ => return self.take_other(word),
         }
         .pipe(|one| self.push(one))
@@ -91,7 +92,9 @@ impl Reader {
                 }
                 MODULES.contains(&module.as_str()).then_some(())?;
             }
-            "--mode" => (self.next()? == "random").then_some(())?,
+            "--mode" => ["random", "nth"].contains(&self.next()?.as_str()).then_some(())?,
+            // The first packet.
+            "--packet" => (self.next()? == "0").then_some(())?,
             "--dport" => self.port = Some(self.next()?.parse().ok()?),
             "--comment" => self.comment = Some(self.next()?),
             "--rcheck" => self.recent.as_mut()?.check = true,
@@ -190,6 +193,18 @@ fn state(text: &str) -> Option<State> {
     }
 }
 
+/// A random match with this probability.
+fn chance(text: &str) -> Option<Match> {
+    if let Some(count) = one_in(text) {
+        return Some(Match::OneIn(count));
+    }
+    let chance: f64 = text.parse().ok().filter(|chance| *chance > 0.0 && *chance < 1.0)?;
+    // In range: it is less than 1.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let parts = (chance * f64::from(CERTAIN)).round() as u32;
+    Some(Match::Chance(parts))
+}
+
 /// The n of a 1-in-n probability, if it is one. The kernel stores probabilities as multiples of 2⁻³¹.
 fn one_in(text: &str) -> Option<u32> {
     let parts = |chance: f64| (chance * 2_147_483_648.0).round();
@@ -253,6 +268,11 @@ mod tests {
             again("-m statistic --mode random --probability 0.33333333349 -j X").as_deref(),
             Some("-m statistic --mode random --probability 0.3333333333 -j X")
         );
+        same("-m statistic --mode nth --every 3 --packet 0 -j X");
+        assert_eq!(
+            again("-m statistic --mode random --probability 0.39999999991 -j X"),
+            Some(Rule::jump("X").when(Match::share(2, 5)).to_string())
+        );
         assert_eq!(
             again("-m recent --rcheck --seconds 9 --reap --name L --mask 255.255.255.255 --rsource -j X").as_deref(),
             Some("-m recent --rcheck --seconds 9 --reap --name L --rsource -j X")
@@ -268,7 +288,8 @@ mod tests {
             "--dport 80 -j ACCEPT",
             "-m limit --limit 3/min -j ACCEPT",
             "-m conntrack --ctstate NEW,ESTABLISHED -j ACCEPT",
-            "-m statistic --mode random --probability 0.40000000000 -j X",
+            "-m statistic --mode random --probability 1.5 -j X",
+            "-m statistic --mode nth --every 3 --packet 1 -j X",
             "-m recent --update --name X --rsource -j X",
             "-j MASQUERADE",
             "! -j X",

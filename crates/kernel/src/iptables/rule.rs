@@ -126,6 +126,10 @@ pub enum Match {
     },
     /// Random match: one in n.
     OneIn(u32),
+    /// Random match with a probability in parts of 2³¹; see [`Match::share`].
+    Chance(u32),
+    /// Matches one of so many packets: the first, and then each time after as many others less one.
+    EveryNth(u32),
 }
 
 /// Target of a rule.
@@ -257,6 +261,37 @@ impl fmt::Display for Match {
             }
             Self::RecentSet { list } => write!(f, "-m recent --set --name {list} --rsource"),
             Self::OneIn(count) => write!(f, "-m statistic --mode random --probability {}", probability(*count)),
+            Self::Chance(parts) => {
+                let probability = f64::from(*parts) / f64::from(CERTAIN);
+                write!(f, "-m statistic --mode random --probability {probability:.10}")
+            }
+            Self::EveryNth(count) => write!(f, "-m statistic --mode nth --every {count} --packet 0"),
+        }
+    }
+}
+
+/// A probability of 1, in the parts that the kernel stores.
+pub(super) const CERTAIN: u32 = 1 << 31;
+
+impl Match {
+    /// Matches at random: so many of so many packets.
+    #[must_use]
+    pub fn share(part: u32, of: u32) -> Self {
+        match part {
+            part if part > 0 && of.is_multiple_of(part) => Self::OneIn(of / part),
+            part => {
+                let parts = u64::from(part) * u64::from(CERTAIN) / u64::from(of.max(1));
+                Self::Chance(u32::try_from(parts).unwrap_or(CERTAIN))
+            }
+        }
+    }
+
+    /// The probability of a random match.
+    pub(super) fn probability(&self) -> Option<f64> {
+        match self {
+            Self::OneIn(count) => Some(1.0 / f64::from((*count).max(1))),
+            Self::Chance(parts) => Some(f64::from(*parts) / f64::from(CERTAIN)),
+            _ => None,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! yields its [`Fate`] ([`walk`]). A [`Fake`] is a handle: clones share one kernel, so that a test can keep one to
 //! inspect.
 
+mod jhash;
 mod packet;
 mod state;
 mod walk;

@@ -17,7 +17,7 @@ pub enum Type {
     Protocol,
     /// A port.
     Port,
-    /// A random number below some bound.
+    /// A number below some bound: random, counted or hashed.
     Random,
 }
 

@@ -171,9 +171,27 @@ pub enum Field {
     DestinationPort,
     /// A random number below this one.
     Random(u32),
+    /// A number below this one: the one after that of the packet before, counted per rule.
+    Incremental(u32),
+    /// A number below `below`: the Jenkins hash of the source address with this seed.
+    SourceHash {
+        /// The number of values.
+        below: u32,
+        /// The seed.
+        seed: u32,
+    },
 }
 
 impl Field {
+    /// The number of values of a field that is a number below a bound.
+    #[must_use]
+    pub fn bound(self) -> Option<u32> {
+        match self {
+            Self::Random(below) | Self::Incremental(below) | Self::SourceHash { below, .. } => Some(below),
+            Self::Source | Self::Destination | Self::Protocol | Self::DestinationPort => None,
+        }
+    }
+
     /// Its type.
     #[must_use]
     pub fn kind(self) -> Type {
@@ -181,7 +199,7 @@ impl Field {
             Self::Source | Self::Destination => Type::Address,
             Self::Protocol => Type::Protocol,
             Self::DestinationPort => Type::Port,
-            Self::Random(_) => Type::Random,
+            Self::Random(_) | Self::Incremental(_) | Self::SourceHash { .. } => Type::Random,
         }
     }
 }

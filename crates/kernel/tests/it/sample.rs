@@ -116,6 +116,9 @@ fn chains() -> BTreeMap<Name, Chain> {
             plain(vec![
                 translate("endpoints", &[to, protocol, port, Field::Random(2)]),
                 translate("node-port-endpoints", &[protocol, port, Field::Random(65_536)]),
+                translate("node-port-endpoints", &[protocol, port, Field::Incremental(3)]),
+                translate("node-port-endpoints", &[protocol, port, Field::SourceHash { below: 1021, seed: 7 }]),
+                translate("endpoints", &[to, protocol, port, Field::SourceHash { below: 2, seed: 0 }]),
             ]),
         ),
         (

@@ -4,10 +4,13 @@ use std::fmt;
 
 use super::{Candidate, EndpointTraffic, ExclusionReason, Explanation, Kind, Port, Sender, TrafficPath};
 use crate::oracle::{MasqueradeReason, Outcome, RejectReason, Rule};
-use crate::{PortKey, Role};
+use crate::{PortKey, RedirectedFrontends, Role};
 
 /// Endpoints without traffic that a summary names.
 const NAMED: usize = 3;
+/// How a redirected cluster IP is served.
+pub(super) const LAYER7: &str = "the cluster IP leads to the gateway of this node, which selects an endpoint for each \
+                                 request of this node and its Pods";
 
 impl fmt::Display for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,8 +66,13 @@ impl fmt::Display for MasqueradeReason {
 impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoEndpoints(key) if key.redirected => write!(f, "no listener on this node is known for {key}"),
+            Self::NoEndpoints(key) if key.redirected.is_some() => {
+                write!(f, "no listener on this node is known for {key}")
+            }
             Self::NoEndpoints(key) => write!(f, "{key} has no endpoint that could answer"),
+            Self::NoLeader(key) => {
+                write!(f, "the traffic policy of {key} is `leader`, and no endpoint that could answer holds its Lease")
+            }
             Self::NoLocalEndpoints(key) => {
                 write!(f, "{key} wants this traffic to stay on its node (policy Local), and has no endpoint here")
             }
@@ -93,6 +101,7 @@ impl fmt::Display for ExclusionReason {
             }
             Self::ZoneHints(zones) => write!(f, "its hints are for zone {}, and others are for this one", names(zones)),
             Self::ClusterIp => f.write_str("its address is the cluster IP of a Service: traffic would loop"),
+            Self::NotLeader => f.write_str("its Pod does not hold the Lease of the leader"),
             Self::SourceRanges => f.write_str("the sender is in none of the loadBalancerSourceRanges"),
             Self::Taken(key) => write!(f, "{key} has this address and port"),
             Self::NotServedHere => f.write_str("this node serves node ports on no address of this family"),
@@ -114,9 +123,11 @@ impl fmt::Display for ExclusionReason {
 impl fmt::Display for EndpointTraffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Receives { of: 1, last_resort: false } => f.write_str("all of it"),
-            Self::Receives { of, last_resort: false } => write!(f, "1 of {of}"),
-            Self::Receives { of, last_resort: true } => write!(f, "1 of {of}, terminating: no ready endpoint is left"),
+            Self::Receives { of: 1, last_resort: false, .. } => f.write_str("all of it"),
+            Self::Receives { share, of, last_resort: false } => write!(f, "{share} of {of}"),
+            Self::Receives { share, of, last_resort: true } => {
+                write!(f, "{share} of {of}, terminating: no ready endpoint is left")
+            }
             Self::Excluded(out) => out.fmt(f),
         }
     }
@@ -195,16 +206,21 @@ impl Explanation {
 
 fn name(key: &PortKey) -> String {
     let name = if key.port.is_empty() { key.protocol.as_str() } else { &key.port };
-    let place = if key.redirected { " at the gateway" } else { "" };
+    let place = key.redirected.map_or("", RedirectedFrontends::suffix);
     format!("{name}{place} ({})", key.family.as_str())
 }
 
 /// State of a port.
 fn summary(port: &Port) -> String {
     let target = port.planned.served_by();
-    if port.planned.key.redirected && target.is_none() {
-        let none = port.candidates.is_empty();
-        return if none { "no listener on this node is known" } else { "the listener gets traffic" }.to_owned();
+    match port.planned.key.redirected.filter(|_| target.is_none()) {
+        Some(_) if port.candidates.is_empty() => return "no listener on this node is known".to_owned(),
+        Some(RedirectedFrontends::LoadBalancer) => return "the listener gets traffic".to_owned(),
+        Some(RedirectedFrontends::ClusterIp) => return LAYER7.to_owned(),
+        None => {}
+    }
+    if port.paths.is_empty() {
+        return "it has no address besides the cluster IP, which leads to the gateway of this node".to_owned();
     }
     let inside = port.candidates.iter().filter(|one| one.is_in()).count();
     let all = port.candidates.len();

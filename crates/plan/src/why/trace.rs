@@ -4,11 +4,18 @@
 //! [`oracle::judge`]; the steps only explain it.
 
 use std::fmt;
+use std::net::SocketAddr;
 
+use crate::balancing::Balancing;
 use crate::claims::Role;
 use crate::oracle::{self, Forward, Outcome, Packet, Rule};
 use crate::plan::Plan;
-use crate::service_port::ServicePort;
+use crate::redirect::RedirectedFrontends;
+use crate::service_port::{Backend, ServicePort};
+use crate::why::sentences::LAYER7;
+
+/// Weighted endpoints that a step names.
+const NAMED: usize = 8;
 
 /// Trace of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +50,8 @@ pub enum Stage {
     Policy,
     /// Selected endpoints.
     Candidates,
+    /// Load-balancing policy.
+    Balancing,
     /// Session affinity.
     Affinity,
     /// Source address seen by the endpoint.
@@ -62,6 +71,7 @@ impl Stage {
             Self::Endpoints => "endpoints",
             Self::Policy => "policy",
             Self::Candidates => "candidates",
+            Self::Balancing => "load balancing",
             Self::Affinity => "affinity",
             Self::Source => "source address",
             Self::Verdict => "verdict",
@@ -115,6 +125,9 @@ fn follow(plan: &Plan, packet: &Packet, (role, port): (Role, &ServicePort), outc
         return;
     };
     step(Stage::Candidates, shares(forward));
+    if port.balancing != Balancing::Random {
+        step(Stage::Balancing, balancing(forward));
+    }
     if let Some(seconds) = forward.affinity {
         step(Stage::Affinity, format!("a client that connected within the last {seconds} s keeps its endpoint"));
     }
@@ -130,23 +143,54 @@ fn follow(plan: &Plan, packet: &Packet, (role, port): (Role, &ServicePort), outc
 fn policy(port: &ServicePort, rule: Rule) -> String {
     match port.served_by() {
         Some(target) => format!("redirected to {target} without a listener: any of its endpoints may answer"),
-        None if port.key.redirected => {
-            "redirected to a listener on this node: no endpoint of the Service may answer".to_owned()
-        }
-        None => rule.to_string(),
+        None => match port.key.redirected {
+            Some(RedirectedFrontends::LoadBalancer) => {
+                "redirected to a listener on this node: no endpoint of the Service may answer".to_owned()
+            }
+            Some(RedirectedFrontends::ClusterIp) => format!("served at layer 7: {LAYER7}"),
+            None => rule.to_string(),
+        },
     }
 }
 
 /// Destination of a packet.
 fn place(packet: &Packet) -> String {
-    std::net::SocketAddr::new(packet.destination, packet.port).to_string()
+    SocketAddr::new(packet.destination, packet.port).to_string()
 }
 
 fn shares(forward: &Forward) -> String {
     match forward.backends.len() {
         1 => "one endpoint, which gets all new connections".to_owned(),
+        count if forward.balancing != Balancing::Random => format!("{count} endpoints"),
         count => format!("{count} endpoints, each gets 1 of {count} new connections"),
     }
+}
+
+/// How an endpoint is selected.
+fn balancing(forward: &Forward) -> String {
+    let policy = forward.balancing.policy();
+    let selects = match (&forward.balancing, forward.hashed) {
+        (Balancing::Random, _) => "any endpoint, each as likely as the others".to_owned(),
+        (Balancing::RoundRobin, _) => "each endpoint in turn".to_owned(),
+        (Balancing::LeastConnections, _) => "the endpoint with the fewest connections".to_owned(),
+        (Balancing::Maglev(_), Some(Backend { ip, port })) => {
+            format!("the address of the sender selects {}", SocketAddr::new(ip, port))
+        }
+        (Balancing::Maglev(_), None) => {
+            "the address of the sender selects the endpoint, by a hash of the kernel's scheduler".to_owned()
+        }
+        (Balancing::Leader, _) => "the endpoint whose Pod holds the Lease".to_owned(),
+        (Balancing::Weighted(_), _) => {
+            let share = |one: &Backend| {
+                let (share, of) = forward.share(one);
+                format!("{} gets {share} of {of}", SocketAddr::new(one.ip, one.port))
+            };
+            let named: Vec<String> = forward.backends.iter().take(NAMED).map(share).collect();
+            let rest = if forward.backends.len() > NAMED { ", …" } else { "" };
+            format!("any endpoint, by weight: {}{rest}", named.join(", "))
+        }
+    };
+    format!("{policy}: {selects}")
 }
 
 /// How the node classifies the source.
@@ -172,8 +216,8 @@ fn verdict(outcome: &Outcome) -> String {
         Outcome::Pass => "passed on unchanged: not a Service".to_owned(),
         Outcome::Refuse(why) => format!("rejected: {why}"),
         Outcome::Drop(why) => format!("dropped silently: {why}"),
-        Outcome::Forward(forward) => match &forward.backends[..] {
-            [only] => format!("forwarded to {}", std::net::SocketAddr::new(only.ip, only.port)),
+        Outcome::Forward(forward) => match forward.possible() {
+            [only] => format!("forwarded to {}", SocketAddr::new(only.ip, only.port)),
             several => format!("forwarded to one of {} endpoints", several.len()),
         },
     }

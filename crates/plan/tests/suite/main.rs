@@ -3,8 +3,10 @@
 mod choosing;
 mod incremental;
 mod invalid_input;
+mod layer7;
 mod matrix;
 mod node;
+mod policies;
 mod properties;
 mod reading;
 mod redirects;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY};
+use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY, LEADER_LEASE, TRAFFIC_POLICY, ZONE_WEIGHTS};
 use api::view::{EndpointSlice, Node, Service, ServiceCidr};
 use plan::oracle::{Outcome, Packet, judge};
 use plan::{
     Backend, LocalDetector, NodePortAddresses, Options, Plan, Planner, PortKey, Problem, Protocol, Redirect,
-    ServicePort, ServicePortName, Touched, Update,
+    RedirectedFrontends, Role, ServicePort, ServicePortName, Touched, Update,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -70,15 +70,17 @@ pub(crate) fn say((thing, object): &Said) -> Update {
     }
 }
 
-/// Service, port, whether by UDP, listener, and the Services that are served: the first one directly, if it says so.
-type GivenRedirect = (String, String, bool, SocketAddr, Vec<String>, bool);
+/// Service, port, whether by UDP, listener, the Services that are served (the first one directly, if it says so), and
+/// whether it is the cluster IP.
+type GivenRedirect = (String, String, bool, SocketAddr, Vec<String>, (bool, bool));
 
-fn redirect((name, port, is_udp, listener, served, is_direct): GivenRedirect) -> Redirect {
+fn redirect((name, port, is_udp, listener, served, (is_direct, is_cluster_ip)): GivenRedirect) -> Redirect {
     let port: Arc<str> = port.into();
     let name_of = |name: &String| ServicePortName { service: format!("ns/{name}").into(), port: Arc::clone(&port) };
     Redirect {
         service: format!("ns/{name}").into(),
         protocol: if is_udp { Protocol::Udp } else { Protocol::Tcp },
+        frontends: if is_cluster_ip { RedirectedFrontends::ClusterIp } else { RedirectedFrontends::LoadBalancer },
         listener,
         direct: served.first().filter(|_| is_direct).map(name_of),
         backends: served.iter().map(name_of).collect(),
@@ -109,7 +111,19 @@ fn service() -> impl Strategy<Value = Said> {
         (policy(), policy(), select(vec!["ClientIP", "None"])),
         some_of(&["203.0.113.0/24", "192.0.2.0/24", "2001:db8::/32", "0.0.0.0/0"]),
         ports,
-        (any::<bool>(), select(vec![json!({}), json!({BACKEND_PROTOCOL: "http"}), json!({GATEWAY: "public"})])),
+        (
+            any::<bool>(),
+            select(vec![
+                json!({}),
+                json!({BACKEND_PROTOCOL: "http"}),
+                json!({GATEWAY: "public"}),
+                json!({TRAFFIC_POLICY: "round-robin"}),
+                json!({TRAFFIC_POLICY: "least-connections"}),
+                json!({TRAFFIC_POLICY: "maglev"}),
+                json!({TRAFFIC_POLICY: "weighted", ZONE_WEIGHTS: "x=3"}),
+                json!({TRAFFIC_POLICY: "leader", LEADER_LEASE: "l"}),
+            ]),
+        ),
     )
         .prop_map(
             |(name, kind, cluster, (external, lb), (etp, itp, affinity), ranges, ports, (gone, annotations))| {
@@ -175,7 +189,8 @@ pub(crate) fn anything() -> impl Strategy<Value = Said> {
     let listener = select(vec!["192.0.2.1:41000", "192.0.2.1:41001", "[2001:db8::1]:41000", "169.254.1.1:41000"]);
     let served = subsequence(&SERVICES[..], 0..=2).prop_shuffle();
     let port = select(vec!["a", "a", "b"]);
-    let one = (select(&SERVICES[..]), port, any::<bool>(), listener, served, prop::bool::weighted(0.7));
+    let kind = (prop::bool::weighted(0.7), any::<bool>());
+    let one = (select(&SERVICES[..]), port, any::<bool>(), listener, served, kind);
     let redirects = vec(one, 0..5).prop_map(|redirects| (Thing::Redirects, Some(json!(redirects))));
     prop_oneof![5 => service(), 6 => slice(), 1 => node(), 1 => cidr, 1 => machine, 3 => redirects]
 }
@@ -246,9 +261,13 @@ fn check_touched(before: &Plan, after: &Plan, touched: &Touched) {
 /// A redirected port has the endpoints of the Service port that serves it, or its listener alone.
 fn check_redirect(plan: &Plan, port: &ServicePort) {
     let Some(redirect) = &port.redirect else {
-        assert!(!port.key.redirected || !port.has_any, "nothing serves {}", port.key);
+        assert!(port.key.redirected.is_none() || !port.has_any, "nothing serves {}", port.key);
+        assert_ne!(port.key.redirected, Some(RedirectedFrontends::ClusterIp), "{} is whole again", port.key);
         return;
     };
+    if redirect.frontends == RedirectedFrontends::ClusterIp {
+        check_split(plan, port);
+    }
     let listener = Backend { ip: redirect.listener.ip(), port: redirect.listener.port() };
     let Some(target) = port.served_by() else {
         assert_eq!((&port.local[..], port.uses_local()), (&[listener][..], true), "{}", port.key);
@@ -256,11 +275,18 @@ fn check_redirect(plan: &Plan, port: &ServicePort) {
     };
     assert!(port.has_any && !port.uses_local() && !port.cluster.contains(&listener), "{}", port.key);
     let (service, name) = (Arc::clone(&target.service), Arc::clone(&target.port));
-    let key = PortKey { service, port: name, redirected: false, ..port.key.clone() };
+    let key = PortKey { service, port: name, redirected: None, ..port.key.clone() };
     if let Some(known) = plan.ports.get(&key).filter(|known| known.uses_cluster()) {
         assert_eq!(port.cluster, known.cluster, "{} and {key}", port.key);
     }
     assert!(port.key.protocol != Protocol::Udp || port.serving.contains(&listener), "{}: its flows stay", port.key);
+}
+
+/// A redirected cluster IP is in one of the two parts of its port, and everything else in the other.
+fn check_split(plan: &Plan, port: &ServicePort) {
+    let rest = &plan.ports[&PortKey { redirected: None, ..port.key.clone() }];
+    assert!(port.cluster_ip.is_some() && rest.cluster_ip.is_none(), "{}", port.key);
+    assert!(!port.is_external() && port.affinity.is_none() && port.health_port.is_none(), "{}", port.key);
 }
 
 /// An object with one random member replaced.
@@ -377,7 +403,10 @@ proptest! {
                 Outcome::Forward(forward) => {
                     let port = &plan.ports[&forward.port];
                     prop_assert!(!forward.backends.is_empty());
-                    prop_assert!(port.served_by().is_none() || forward.masquerade, "replies would not return here");
+                    let is_outer = forward.role != Role::Cluster;
+                    prop_assert!(
+                        port.served_by().is_none() || !is_outer || forward.masquerade, "replies would not return here"
+                    );
                     for backend in &forward.backends {
                         prop_assert!(port.cluster.contains(backend) || port.local.contains(backend));
                         prop_assert!(!plan.cluster_ips.contains_key(&backend.ip), "{} leads in circles", backend.ip);

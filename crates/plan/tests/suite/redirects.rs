@@ -9,7 +9,7 @@ use api::view::annotations::{BACKEND_PROTOCOL, GATEWAY, SSL_CERT, SSL_PORTS};
 use plan::oracle::{Outcome, RejectReason};
 use plan::why::Subject;
 use plan::why::trace::{Stage, trace};
-use plan::{Protocol, Redirect, Role, ServicePortName, Update};
+use plan::{Protocol, Redirect, RedirectedFrontends, Role, ServicePortName, Update};
 use serde_json::{Value, json};
 
 use crate::world::{NODE, STRANGER, World, ends, ip, names, packet, read_service, service, simple, slice, slice_of};
@@ -39,6 +39,7 @@ fn redirect(port: &str, protocol: Protocol, listener: &str) -> Redirect {
         service: "default/web".into(),
         port: port.into(),
         protocol,
+        frontends: RedirectedFrontends::LoadBalancer,
         listener: listener.parse().expect("an address"),
         direct: None,
         backends: BTreeSet::new(),

@@ -57,7 +57,7 @@ fn traffic_on(told: &Explanation, address: &str, role: Role, sender: Sender) -> 
     candidate.traffic[path].clone()
 }
 
-const IN: fn(usize) -> EndpointTraffic = |of| EndpointTraffic::Receives { of, last_resort: false };
+const IN: fn(usize) -> EndpointTraffic = |of| EndpointTraffic::Receives { share: 1, of, last_resort: false };
 
 #[test]
 fn readiness_and_termination_are_distinguished() {
@@ -75,7 +75,7 @@ fn readiness_and_termination_are_distinguished() {
 #[test]
 fn terminating_endpoints_are_the_last_resort() {
     let told = explain(simple(), json!({}), &[slice("s", "http", "1=st 2=")], &[]);
-    assert_eq!(traffic(&told, "10.244.0.1"), EndpointTraffic::Receives { of: 1, last_resort: true });
+    assert_eq!(traffic(&told, "10.244.0.1"), EndpointTraffic::Receives { share: 1, of: 1, last_resort: true });
     assert_eq!(traffic(&told, "10.244.0.2"), EndpointTraffic::Excluded(ExclusionReason::NotReady));
 }
 

@@ -41,13 +41,15 @@ pub enum Referenced {
     Claim,
     /// A ServiceAccount.
     ServiceAccount,
+    /// A Lease, by the leader of a Service.
+    Lease,
 }
 
 /// Which Pods run where, and what they refer to.
 pub trait Relations {
     /// The node of a Pod; `None` when the Pod does not exist.
     fn node_of(&self, namespace: &str, pod: &str) -> Option<String>;
-    /// Whether a Pod of a node refers to an object.
+    /// Whether a Pod of a node, or another object that a node serves, refers to an object.
     fn uses(&self, node: &str, namespace: &str, what: Referenced, name: &str) -> bool;
 }
 
@@ -219,6 +221,10 @@ impl NodeRequest<'_> {
 
     fn lease(&self) -> Result<(), String> {
         let attributes = self.attributes;
+        // Each node sends clients of a Service to the holder of the Lease that it names.
+        if READ.contains(&attributes.verb) && !attributes.name.is_empty() && self.used(Referenced::Lease).is_ok() {
+            return Ok(());
+        }
         if !["get", "create", "update", "patch", "delete"].contains(&attributes.verb) {
             return Err("can only get, create, update, patch, or delete a node lease".to_owned());
         }

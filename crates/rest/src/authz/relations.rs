@@ -4,7 +4,7 @@
 //! Pods are excluded by their bytes, without parsing.
 
 use api::value::ValueExt as _;
-use api::view::annotations::SSL_CERT;
+use api::view::annotations::{LEADER_LEASE, SSL_CERT};
 use api::{adopted, balancer_certificate, object, selector};
 use serde_json::Value;
 use store::{Entry, Key, Store, Table};
@@ -34,6 +34,9 @@ impl Relations for Stored<'_> {
     }
 
     fn uses(&self, node: &str, namespace: &str, what: Referenced, name: &str) -> bool {
+        if what == Referenced::Lease {
+            return self.is_lease_of_a_leader(namespace, name);
+        }
         if what == Referenced::Secret
             && (self.is_password_of_a_peer(node, namespace, name) || self.is_certificate_of_a_balancer(namespace, name))
         {
@@ -75,6 +78,15 @@ impl Stored<'_> {
         selector::from_object(selector).is_some_and(|selector| selector.matches(&entry.facts, "", node))
     }
 
+    /// Whether a Service of the namespace names a Lease whose holder gets its connections, on any node.
+    fn is_lease_of_a_leader(&self, namespace: &str, name: &str) -> bool {
+        let Ok(found) = self.store.range(Table::named(SERVICES), &format!("{namespace}/"), None) else { return false };
+        found.entries.iter().filter(|entry| may_say(entry, LEADER_LEASE)).any(|entry| {
+            let service = object::decode_light(&entry.value);
+            service.at("metadata.annotations").get(LEADER_LEASE).and_then(Value::as_str).map(str::trim) == Some(name)
+        })
+    }
+
     /// Any node may receive packets for a load balancer, so every node may read the certificate of its Service.
     fn is_certificate_of_a_balancer(&self, namespace: &str, name: &str) -> bool {
         let secret = self.store.get(&Key::new(Table::named(SECRETS), format!("{namespace}/{name}")));
@@ -107,7 +119,7 @@ fn names(pod: &Value, what: Referenced) -> Vec<&str> {
             out.push(if name.is_empty() { "default" } else { name });
         }
         Referenced::ConfigMap => variables(pod, "configMapKeyRef", "configMapRef", &mut out),
-        Referenced::Claim => {}
+        Referenced::Claim | Referenced::Lease => {}
         Referenced::Secret => {
             variables(pod, "secretKeyRef", "secretRef", &mut out);
             out.extend(pod.items("spec.imagePullSecrets").iter().map(|secret| secret.text("name")));
@@ -117,7 +129,7 @@ fn names(pod: &Value, what: Referenced) -> Vec<&str> {
         Referenced::Secret => ("secret.secretName", "secret.name"),
         Referenced::ConfigMap => ("configMap.name", "configMap.name"),
         Referenced::Claim => ("persistentVolumeClaim.claimName", ""),
-        Referenced::ServiceAccount => return out,
+        Referenced::ServiceAccount | Referenced::Lease => return out,
     };
     for volume in pod.items("spec.volumes") {
         out.push(volume.text(own));

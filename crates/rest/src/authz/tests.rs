@@ -95,6 +95,7 @@ impl Relations for World {
             node::Referenced::ConfigMap => name == "kube-root-ca.crt",
             node::Referenced::Claim => (node, name) == ("n1", "disk"),
             node::Referenced::ServiceAccount => name == "default",
+            node::Referenced::Lease => name == "leader",
         };
         used && namespace == "ns"
     }
@@ -199,6 +200,22 @@ fn nodes_write_announcer_leases_and_no_others() {
     assert!(may("create", "kube-system", "") && may("list", "kube-system", "") && may("watch", "kube-system", ""));
     assert!(!may("update", "kube-system", "waypost-controllers") && !may("list", "ns", "") && !may("list", "", ""));
     assert!(!may("update", "ns", "waypost-address-192.0.2.7") && !may("create", "ns", ""));
+}
+
+#[test]
+fn s53_nodes_read_the_lease_of_a_leader_and_write_none() {
+    let node = user("system:node:n1", &["system:nodes", "system:authenticated"]);
+    let may = |verb: &str, namespace: &str, name: &str| {
+        let base = Attributes::path(&node, verb, "");
+        let asked =
+            Attributes { group: "coordination.k8s.io", resource: "leases", namespace, name, path: None, ..base };
+        authorize(&asked, &World).allowed
+    };
+    for verb in ["get", "list", "watch"] {
+        assert!(may(verb, "ns", "leader"), "{verb}");
+        assert!(!may(verb, "ns", "another") && !may(verb, "other", "leader") && !may(verb, "ns", ""), "{verb}");
+    }
+    assert!(["create", "update", "patch", "delete"].iter().all(|verb| !may(verb, "ns", "leader")));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use api::view::gateway_api::{
 };
 use api::view::{Service, StringMap, TrafficPolicy};
 
-use crate::model::{ListenerId, RouteId};
+use crate::model::{ListenerId, Place, RouteId};
 
 /// An object that was created or changed, or deleted (`None`). The key is `namespace/name`, or the name of an object
 /// without namespace. The key counts, not the metadata of the object.
@@ -85,8 +85,10 @@ pub struct Touched {
     pub routes: BTreeSet<RouteId>,
     /// Listeners whose settings or routes differ: tables to change.
     pub listeners: BTreeSet<ListenerId>,
-    /// Routes that were attached to a listener, detached from it, or changed there: hostnames, rules or policies.
-    pub route_changes: BTreeSet<(ListenerId, RouteId)>,
+    /// Routes that were attached to a place, detached from it, or changed there: hostnames, rules or policies.
+    pub route_changes: BTreeSet<(Place, RouteId)>,
+    /// Services whose ports at layer 7 differ.
+    pub mesh: BTreeSet<Arc<str>>,
 }
 
 impl Touched {
@@ -101,6 +103,7 @@ impl Touched {
         self.routes.extend(other.routes);
         self.listeners.extend(other.listeners);
         self.route_changes.extend(other.route_changes);
+        self.mesh.extend(other.mesh);
     }
 
     /// Whether nothing differs.

@@ -4,7 +4,7 @@
 //! can be forgotten. Only the object of a node itself is not recorded: its change marks the node directly (`ingest`).
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::view::gateway_api::{BackendTlsPolicy, Gateway, ListenerSet};
@@ -15,7 +15,8 @@ use super::objects::{Map, Objects, RouteObject, namespace_of};
 use crate::attach::ParentView;
 use crate::listeners::conflicts::Decision;
 use crate::listeners::overlap::Host;
-use crate::model::RouteId;
+use crate::mesh::{self, Mesh};
+use crate::model::{Clients, RouteId};
 use crate::policies::PolicyVerdict;
 use crate::traffic::{self, Target};
 
@@ -60,6 +61,8 @@ pub(super) enum Node {
     Group(Arc<str>),
     /// Whether a policy holds.
     Verdict(Arc<str>),
+    /// A Service as a parent of routes: the kinds of routes at its ports, configuration.
+    Mesh(Arc<str>),
     /// The state of a route.
     Route(RouteId),
     /// The state of a policy, with its ancestors.
@@ -87,6 +90,12 @@ pub(super) enum Input {
     Standing(Arc<str>),
     /// What routes see of a parent.
     Parent(Owner),
+    /// What routes see of a Service that is their parent.
+    ServiceParent(Arc<str>),
+    /// The kinds of routes at the ports of a Service for one group of clients.
+    Kinds(Arc<str>, Clients),
+    /// The Services of other namespaces that routes of a namespace have as parents.
+    Consumed(Arc<str>),
     /// The labels of a Namespace.
     Namespace(Arc<str>),
     /// The ReferenceGrants of a namespace.
@@ -103,7 +112,7 @@ pub(super) enum Input {
     PoliciesOf(Arc<str>),
     /// Whether a policy holds.
     Verdict(Arc<str>),
-    /// The Gateways from which routes lead to a Service.
+    /// Where the traffic comes in that routes lead to a Service.
     Reach(Arc<str>),
     /// Whether a route exists, its rules, and the Gateways that accept it.
     Route(RouteId),
@@ -156,6 +165,7 @@ impl Graph {
 pub(crate) struct Reader<'a> {
     pub(super) objects: &'a Objects,
     pub(super) parents: &'a Map<Owner, Arc<ParentView>>,
+    pub(super) meshes: &'a BTreeMap<Arc<str>, Mesh>,
     pub(super) verdicts: &'a Map<Arc<str>, Arc<PolicyVerdict>>,
     pub(super) read: RefCell<Vec<Input>>,
 }
@@ -197,6 +207,24 @@ impl<'a> Reader<'a> {
     pub(crate) fn parent(&self, owner: &Owner) -> Option<&'a Arc<ParentView>> {
         self.note(Input::Parent(owner.clone()));
         self.parents.get(owner)
+    }
+
+    /// A Service as the parent of a route, of which only the kinds for the clients of that route may be read.
+    pub(crate) fn service_parent(&self, service: &Arc<str>, route: &RouteId) -> Option<&'a Mesh> {
+        self.note(Input::ServiceParent(Arc::clone(service)));
+        self.note(Input::Kinds(Arc::clone(service), mesh::clients_of(service, route)));
+        self.meshes.get(service)
+    }
+
+    /// A Service, for its own node.
+    pub(crate) fn service_of_mesh(&self, key: &Arc<str>) -> Option<&'a Arc<Service>> {
+        self.objects.services.get(key)
+    }
+
+    /// The Services of other namespaces that routes of a namespace name as parents, by name.
+    pub(crate) fn consumed(&self, namespace: &Arc<str>) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
+        self.note(Input::Consumed(Arc::clone(namespace)));
+        self.objects.consumed.get(namespace).into_iter().flat_map(|services| services.keys())
     }
 
     /// The labels of a namespace; none when it does not exist.

@@ -7,6 +7,7 @@ use super::Cluster;
 use super::change::Change;
 use super::graph::{Input, Node, Owner};
 use super::objects::{RouteObject, gateway_of_set, namespace_of, reindex, reindex_traffic, store, target_services};
+use crate::mesh;
 use crate::model::{RouteId, RouteKind};
 use crate::traffic::{self, Stored, Target};
 
@@ -89,7 +90,8 @@ impl Cluster {
 
     fn ingest_route(&mut self, kind: RouteKind, key: Arc<str>, route: Option<RouteObject>) {
         let id = RouteId { kind, key };
-        if store(&mut self.objects.routes, id.clone(), route).is_some() {
+        if let Some(change) = store(&mut self.objects.routes, id.clone(), route) {
+            self.contend(&id, change.old.as_ref(), change.new.as_ref());
             self.fire(&Input::Route(id.clone()));
             self.dirty.insert(Node::Route(id));
         }
@@ -133,6 +135,10 @@ impl Cluster {
         let Some(change) = store(&mut self.objects.services, Arc::clone(key), service) else { return };
         if change.differs(|service| (&service.spec.kind, &service.spec.ports)) {
             self.fire(&Input::Service(Arc::clone(key)));
+        }
+        let opts_in = [&change.old, &change.new].into_iter().flatten().any(|service| mesh::opts_in(service));
+        if (opts_in || self.objects.contenders.contains_key(key)) && change.differs(|service| mesh::parts(service)) {
+            self.dirty.insert(Node::Mesh(Arc::clone(key)));
         }
         if change.differs(|service| &service.status.load_balancer.ingress) {
             self.fire(&Input::Addresses(Arc::clone(key)));

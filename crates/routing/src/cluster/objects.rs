@@ -12,6 +12,7 @@ use api::view::gateway_api::{
 use api::view::{ObjectMeta, Service, StringMap};
 
 use super::change::{CaState, SecretState};
+use crate::mesh::Contender;
 use crate::model::{RouteId, RouteKind};
 use crate::traffic::{self, Target, section_of};
 
@@ -84,6 +85,10 @@ pub(super) struct Objects {
     pub(super) grants_of: Index<Arc<str>>,
     /// Policies by the Services that they name as targets.
     pub(super) policies_of: Index<Arc<str>>,
+    /// Routes by the Services that they name as parents.
+    pub(super) contenders: Map<Arc<str>, BTreeMap<RouteId, Contender>>,
+    /// The Services of other namespaces that routes of a namespace name as parents, each with the number of routes that do.
+    pub(super) consumed: Map<Arc<str>, BTreeMap<Arc<str>, usize>>,
     /// TrafficPolicies by the objects that they name as targets.
     pub(super) traffic_of: Map<Target, BySection>,
 }
@@ -104,6 +109,8 @@ impl Objects {
             && self.config_maps.is_empty()
             && self.traffic.is_empty()
             && self.traffic_of.is_empty()
+            && self.contenders.is_empty()
+            && self.consumed.is_empty()
             && indexes.iter().all(|index| index.is_empty())
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::view::gateway_api::ParentRef;
 
-use crate::model::{ListenerId, RouteKind, Rule, StreamRule};
+use crate::model::{ListenerId, Place, RouteKind, Rule, StreamRule};
 use crate::traffic::Target;
 
 /// Status of a condition.
@@ -161,17 +161,17 @@ pub struct RouteState {
 pub struct ParentState {
     /// The reference, as in the spec of the route.
     pub parent_ref: ParentRef,
-    /// `namespace/name` of the Gateway, also of that of a ListenerSet.
-    pub gateway: Arc<str>,
+    /// Where its traffic comes in: the Gateway, also that of a ListenerSet, or the Service.
+    pub ancestor: Ancestor,
     /// Condition `Accepted`.
     pub accepted: Verdict,
     /// Condition `ResolvedRefs`.
     pub resolved_refs: Verdict,
     /// Condition `PartiallyInvalid`; absent unless rules were dropped.
     pub partially_invalid: Option<Verdict>,
-    /// The listeners that it is attached to by this reference, each with those hostnames of the route that intersect
-    /// with the hostname of the listener, as written in the route; none for all hosts.
-    pub listeners: Vec<(ListenerId, Vec<Arc<str>>)>,
+    /// The places that it is attached to by this reference, each with those hostnames of the route that intersect with the
+    /// hostname of the listener, as written in the route; none for all hosts, and always none at Services.
+    pub places: Vec<(Place, Vec<Arc<str>>)>,
 }
 
 /// State of a TrafficPolicy.
@@ -187,7 +187,8 @@ pub struct TrafficPolicyState {
     pub resolved_refs: Verdict,
 }
 
-/// A Gateway for which a policy holds; a target of the policy where there is no such Gateway.
+/// A Gateway for which a policy holds, or a Service that is the parent of routes for which it does; a target of the policy
+/// where there are none.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Ancestor {
     /// Its group.
@@ -199,6 +200,14 @@ pub struct Ancestor {
 }
 
 impl Ancestor {
+    pub(crate) fn gateway(key: &Arc<str>) -> Self {
+        Self::of(&Target::Gateway(Arc::clone(key)))
+    }
+
+    pub(crate) fn service(key: &Arc<str>) -> Self {
+        Self::of(&Target::Service(Arc::clone(key)))
+    }
+
     pub(crate) fn of(target: &Target) -> Self {
         let (group, kind) = target.kind();
         Self { group, kind, key: Arc::clone(target.key()) }
@@ -210,8 +219,8 @@ impl Ancestor {
 pub struct PolicyState {
     /// The generation that it was derived from.
     pub generation: i64,
-    /// `namespace/name` of the Gateways from which routes lead to its targets, sorted: the ancestors in its status.
-    pub ancestors: Vec<Arc<str>>,
+    /// The Gateways, and the Services that are parents of routes, from which routes lead to its targets, sorted.
+    pub ancestors: Vec<Ancestor>,
     /// Condition `Accepted`, the same for all ancestors.
     pub accepted: Verdict,
     /// Condition `ResolvedRefs`, the same for all ancestors.

@@ -6,6 +6,7 @@
 mod generate;
 mod incremental;
 mod listener_scenarios;
+mod mesh_scenarios;
 mod policy_scenarios;
 mod route_scenarios;
 mod scale;

@@ -10,7 +10,7 @@ use super::graph::{Input, Node, Owner, Reader};
 use super::routes::{self, RouteEntry};
 use super::state::PolicyState;
 use super::{Cluster, objects};
-use crate::model::{ListenerId, RouteId};
+use crate::model::{Place, RouteId};
 use crate::traffic::{self, Target};
 use crate::{classes, policies};
 
@@ -33,6 +33,7 @@ impl Cluster {
                 Node::Member(Owner::Set(key)) => self.update_set(&node, key, &mut touched),
                 Node::Group(key) => self.count_sets(key, &mut touched),
                 Node::Verdict(key) => self.update_verdict(&node, key),
+                Node::Mesh(key) => self.update_mesh(&node, key, &mut touched),
                 Node::Route(id) => self.update_route(&node, id, &mut touched),
                 Node::Policy(key) => self.update_policy(&node, key, &mut touched),
                 Node::TrafficPolicy(key) => self.update_traffic_policy(&node, key, &mut touched),
@@ -42,10 +43,11 @@ impl Cluster {
     }
 
     /// Computes a value and records what it has read.
-    fn compute<T>(&mut self, node: &Node, value: impl FnOnce(&Reader<'_>, &Self) -> T) -> T {
+    pub(super) fn compute<T>(&mut self, node: &Node, value: impl FnOnce(&Reader<'_>, &Self) -> T) -> T {
         let reader = Reader {
             objects: &self.objects,
             parents: &self.parents,
+            meshes: &self.meshes,
             verdicts: &self.verdicts,
             read: Vec::new().into(),
         };
@@ -116,7 +118,7 @@ impl Cluster {
                 }
                 Target::Route(id) => {
                     reader.note(Input::Route(id.clone()));
-                    cluster.routes.get(id).map(|entry| routes::gateways(&entry.state)).unwrap_or_default()
+                    cluster.routes.get(id).map(|entry| routes::ancestors(&entry.state)).unwrap_or_default()
                 }
                 Target::Gateway(_) | Target::Set(_) => BTreeSet::new(),
             })
@@ -128,14 +130,15 @@ impl Cluster {
 
     fn update_route(&mut self, node: &Node, id: &RouteId, touched: &mut Touched) {
         let old = self.routes.remove(id);
-        let new = self.compute(node, |reader, _| routes::judge(reader, id, old.as_ref().map(|old| &old.state)));
+        let new = self.compute(node, |reader, _| routes::judge(reader, id, old.as_ref()));
         if old.as_ref().map(|entry| &entry.state) != new.as_ref().map(|entry| &entry.state) {
             touched.routes.insert(id.clone());
         }
         self.reattach(id, old.as_ref(), new.as_ref(), touched);
-        self.count_reach(old.as_ref(), new.as_ref());
-        let gateways = |entry: &RouteEntry| routes::gateways(&entry.state);
-        if old.as_ref().map(gateways) != new.as_ref().map(gateways) {
+        let reach = |entry: Option<&RouteEntry>| entry.map(|entry| entry.reach.clone()).unwrap_or_default();
+        self.count_reach(&reach(old.as_ref()), &reach(new.as_ref()));
+        let ancestors = |entry: &RouteEntry| routes::ancestors(&entry.state);
+        if old.as_ref().map(ancestors) != new.as_ref().map(ancestors) {
             self.fire(&Input::Route(id.clone()));
         }
         if let Some(new) = new {
@@ -143,40 +146,46 @@ impl Cluster {
         }
     }
 
-    /// Moves a route between the lists of listeners, and counts.
+    /// Moves a route between the lists of places, and counts.
     fn reattach(&mut self, id: &RouteId, old: Option<&RouteEntry>, new: Option<&RouteEntry>, touched: &mut Touched) {
-        let content = |entry: &RouteEntry| {
-            let RouteEntry { state, .. } = entry;
-            (state.rules.clone(), state.stream.clone(), Arc::clone(&state.created))
+        let content = |entry: Option<&RouteEntry>, place: &Place| {
+            let state = entry?.at(place);
+            Some((state.rules.clone(), state.stream.clone(), Arc::clone(&state.created)))
         };
-        let is_same = old.map(content) == new.map(content);
-        let listeners = |entry: Option<&RouteEntry>| entry.map(|entry| entry.attached.clone()).unwrap_or_default();
-        let (before, after) = (listeners(old), listeners(new));
-        for listener in before.keys().filter(|listener| !after.contains_key(*listener)) {
-            if let Some(routes) = self.attached.get_mut(listener) {
+        let places = |entry: Option<&RouteEntry>| entry.map(|entry| entry.attached.clone()).unwrap_or_default();
+        let (before, after) = (places(old), places(new));
+        for place in before.keys().filter(|place| !after.contains_key(*place)) {
+            if let Some(routes) = self.attached.get_mut(place) {
                 routes.remove(id);
                 if routes.is_empty() {
-                    self.attached.remove(listener);
+                    self.attached.remove(place);
                 }
             }
-            self.count_attached(listener, touched);
-            note_route(listener, id, touched);
+            self.count_attached(place, touched);
+            note_route(place, id, touched);
         }
-        for (listener, hostnames) in &after {
-            let previous = self.attached.entry(listener.clone()).or_default().insert(id.clone(), Arc::clone(hostnames));
+        for (place, hostnames) in &after {
+            let previous = self.attached.entry(place.clone()).or_default().insert(id.clone(), Arc::clone(hostnames));
             if previous.is_none() {
-                self.count_attached(listener, touched);
+                self.count_attached(place, touched);
             }
-            let policies = |entry: Option<&RouteEntry>| entry.and_then(|entry| entry.policies.get(listener).cloned());
+            let policies = |entry: Option<&RouteEntry>| entry.and_then(|entry| entry.policies.get(place).cloned());
+            let is_same = content(old, place) == content(new, place);
             if !is_same || previous.as_ref() != Some(hostnames) || policies(old) != policies(new) {
-                note_route(listener, id, touched);
+                note_route(place, id, touched);
             }
         }
     }
 
+    /// The number of routes of a place.
+    fn count(&self, place: &Place) -> usize {
+        self.attached.get(place).map_or(0, BTreeMap::len)
+    }
+
     /// Writes the number of attached routes of a listener into the state.
-    fn count_attached(&mut self, listener: &ListenerId, touched: &mut Touched) {
-        let count = self.attached.get(listener).map_or(0, BTreeMap::len);
+    fn count_attached(&mut self, place: &Place, touched: &mut Touched) {
+        let Some(listener) = place.listener() else { return };
+        let count = self.count(place);
         let states = match &listener.set {
             Some(set) => self.sets.get_mut(set).map(|set| &mut set.state.listeners),
             None => self.groups.get_mut(&listener.gateway).map(|group| &mut group.state.listeners),
@@ -191,24 +200,22 @@ impl Cluster {
         }
     }
 
-    /// Counts by how many routes Services are reached from Gateways.
-    fn count_reach(&mut self, old: Option<&RouteEntry>, new: Option<&RouteEntry>) {
-        let pairs = |entry: Option<&RouteEntry>| entry.map(|entry| entry.reach.clone()).unwrap_or_default();
-        let (before, after) = (pairs(old), pairs(new));
-        for (service, gateway) in before.difference(&after) {
+    /// Counts by how many routes Services are reached, and as their own backends.
+    pub(super) fn count_reach(&mut self, before: &BTreeSet<routes::Reach>, after: &BTreeSet<routes::Reach>) {
+        for (service, ancestor) in before.difference(after) {
             let Some(by) = self.reach.get_mut(service) else { continue };
-            let Some(count) = by.get_mut(gateway) else { continue };
+            let Some(count) = by.get_mut(ancestor) else { continue };
             *count -= 1;
             if *count == 0 {
-                by.remove(gateway);
+                by.remove(ancestor);
                 if by.is_empty() {
                     self.reach.remove(service);
                 }
                 self.fire(&Input::Reach(Arc::clone(service)));
             }
         }
-        for (service, gateway) in after.difference(&before) {
-            let count = self.reach.entry(Arc::clone(service)).or_default().entry(Arc::clone(gateway)).or_default();
+        for (service, ancestor) in after.difference(before) {
+            let count = self.reach.entry(Arc::clone(service)).or_default().entry(ancestor.clone()).or_default();
             *count += 1;
             if *count == 1 {
                 self.fire(&Input::Reach(Arc::clone(service)));
@@ -217,7 +224,7 @@ impl Cluster {
     }
 }
 
-fn note_route(listener: &ListenerId, id: &RouteId, touched: &mut Touched) {
-    touched.listeners.insert(listener.clone());
-    touched.route_changes.insert((listener.clone(), id.clone()));
+fn note_route(place: &Place, id: &RouteId, touched: &mut Touched) {
+    touched.listeners.extend(place.listener().cloned());
+    touched.route_changes.insert((place.clone(), id.clone()));
 }

@@ -48,6 +48,7 @@ fn the_most_specific_name_is_found() {
     let candidates: Vec<_> = map.candidates("a.example.com").copied().collect();
     assert_eq!(candidates, [Some("a.example.com"), Some("*.example.com"), Some("*.com"), None]);
     assert_eq!(map.covering("a.b.example.com").map(|c| c.labels).collect::<Vec<_>>(), [2, 3, 0]);
+    assert_eq!(map.covering(".b.example.com").map(|c| c.labels).collect::<Vec<_>>(), [2, 3, 0], "an empty label");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The table against a scan of all matches in the order of the specification, also after changes.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use api::view::gateway_api::{HttpRouteMatch, MatchKind, NamedMatch, PathMatch, PathMatchKind};
@@ -8,17 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::scan::{Found, Route, scan};
 use super::{Failed, HttpTable, RequestView, RouteEntry};
-use crate::hosts::covers;
 use crate::model::{RouteId, RouteKind};
-
-#[derive(Clone, Debug)]
-struct Route {
-    id: RouteId,
-    created: &'static str,
-    hostnames: Vec<Arc<str>>,
-    rules: Vec<Vec<HttpRouteMatch>>,
-}
 
 #[derive(Clone, Debug)]
 struct Request {
@@ -27,85 +18,6 @@ struct Request {
     path: String,
     query: Option<String>,
     headers: HeaderMap,
-}
-
-type Found = (RouteId, usize);
-
-fn value_holds(kind: MatchKind, expected: &str, value: &str) -> bool {
-    match kind {
-        MatchKind::RegularExpression => regex::Regex::new(&format!("^({expected})$")).unwrap().is_match(value),
-        _ => expected == value,
-    }
-}
-
-fn match_holds(given: &HttpRouteMatch, request: &Request) -> bool {
-    let default = PathMatch::default();
-    let path = given.path.as_ref().unwrap_or(&default);
-    let value = path.value.as_deref().unwrap_or("/");
-    let split = |path: &str| path.split('/').map(str::to_owned).collect::<Vec<_>>();
-    let path_holds = match path.kind {
-        PathMatchKind::Exact => value == request.path,
-        PathMatchKind::RegularExpression => value_holds(MatchKind::RegularExpression, value, &request.path),
-        // The prefix `/` also covers `*` of OPTIONS and the empty path of CONNECT.
-        _ if value.trim_end_matches('/').is_empty() => true,
-        _ => split(&request.path).starts_with(&split(value.trim_end_matches('/'))),
-    };
-    let header = |one: &NamedMatch| {
-        let name = HeaderName::from_bytes(one.name.as_bytes()).unwrap();
-        let values: Vec<_> = request.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect();
-        !values.is_empty() && value_holds(one.kind, &one.value, &values.join(","))
-    };
-    let query = |one: &NamedMatch| {
-        let pairs = request.query.as_deref().unwrap_or_default().split('&');
-        let mut pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        pairs.find(|(name, _)| *name == &*one.name).is_some_and(|(_, v)| value_holds(one.kind, &one.value, v))
-    };
-    path_holds
-        && given.method.as_deref().is_none_or(|method| method == request.method.as_str())
-        && given.headers.iter().all(header)
-        && given.query_params.iter().all(query)
-}
-
-/// The position of a path in the order of precedence: smaller is better.
-fn path_rank(given: &HttpRouteMatch) -> (u8, Reverse<usize>) {
-    let Some(path) = &given.path else { return (2, Reverse(0)) };
-    let value = path.value.as_deref().unwrap_or("/");
-    match path.kind {
-        PathMatchKind::Exact => (0, Reverse(value.len())),
-        PathMatchKind::RegularExpression => (1, Reverse(value.len())),
-        _ => (2, Reverse(value.trim_end_matches('/').len())),
-    }
-}
-
-fn host_rank(name: Option<&str>) -> (u8, Reverse<usize>) {
-    match name {
-        None => (2, Reverse(0)),
-        Some(name) => (u8::from(name.starts_with("*.")), Reverse(name.len())),
-    }
-}
-
-fn scan(routes: &[Route], request: &Request) -> Option<Found> {
-    let default = [HttpRouteMatch::default()];
-    let mut found = Vec::new();
-    for route in routes {
-        let names: Vec<Option<&str>> = route.hostnames.iter().map(|name| Some(&**name)).collect();
-        for name in if names.is_empty() { vec![None] } else { names } {
-            if !covers(name, &request.host) {
-                continue;
-            }
-            for (index, rule) in route.rules.iter().enumerate() {
-                for (place, given) in if rule.is_empty() { &default[..] } else { rule }.iter().enumerate() {
-                    if match_holds(given, request) {
-                        let conditions = (given.method.is_some(), given.headers.len(), given.query_params.len());
-                        let age = (route.created, route.id.key.clone(), index, place);
-                        let rank = (host_rank(name), path_rank(given), Reverse(conditions), age);
-                        found.push((rank, (route.id.clone(), index)));
-                    }
-                }
-            }
-        }
-    }
-    found.into_iter().min_by(|one, two| one.0.cmp(&two.0)).map(|(_, found)| found)
 }
 
 fn named(names: &'static [&'static str]) -> impl Strategy<Value = NamedMatch> {
@@ -176,7 +88,7 @@ fn check(table: &HttpTable<Found>, routes: &[Route], request: &Request) -> Resul
         headers: &request.headers,
     };
     let found = table.find(&view).map(|selected| selected.rule.clone());
-    prop_assert_eq!(&found, &scan(routes, request));
+    prop_assert_eq!(&found, &scan(routes, &view));
     let explained = table.explain(&view);
     prop_assert_eq!(&found, &explained.iter().find(|one| one.failed.is_none()).map(|one| one.rule.clone()));
     prop_assert!(explained.iter().all(|one| one.failed != Some(Failed::Host)));

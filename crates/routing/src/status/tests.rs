@@ -28,11 +28,11 @@ fn condition(kind: &str, status: &str, generation: i64, since: &str) -> Value {
 fn route_state(generation: i64, names: &[&str]) -> RouteState {
     let parent = |name: &&str| ParentState {
         parent_ref: ParentRef { name: (**name).into(), section_name: Some("web".into()), ..ParentRef::default() },
-        gateway: format!("ns/{name}").into(),
+        ancestor: Ancestor::gateway(&format!("ns/{name}").into()),
         accepted: good(),
         resolved_refs: good(),
         partially_invalid: None,
-        listeners: Vec::new(),
+        places: Vec::new(),
     };
     RouteState {
         generation,
@@ -159,7 +159,7 @@ fn foreign_parents_stay_in_place_and_stale_ones_of_ours_are_removed() {
 fn ancestors_of_a_policy_are_gateways() {
     let state = |ancestors: &[&str]| PolicyState {
         generation: 5,
-        ancestors: ancestors.iter().map(|key| (*key).into()).collect(),
+        ancestors: ancestors.iter().map(|key| Ancestor::gateway(&(*key).into())).collect(),
         accepted: good(),
         resolved_refs: good(),
     };

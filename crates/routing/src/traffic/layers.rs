@@ -142,7 +142,7 @@ pub(crate) fn of_route(
 }
 
 /// The policy towards a backend whose Service has settings.
-fn of_backend(reader: &Reader<'_>, backend: &Backend, layer: Option<&Layer>) -> Option<Arc<Policy>> {
+pub(crate) fn of_backend(reader: &Reader<'_>, backend: &Backend, layer: Option<&Layer>) -> Option<Arc<Policy>> {
     let BackendTarget::Service(service) = &backend.target else { return None };
     let target = Target::Service(Arc::clone(&service.service));
     let port = Some(&*service.port_name).filter(|name| !name.is_empty());

@@ -8,19 +8,19 @@ use api::view::gateway_api::PolicyTarget;
 use super::{Stored, Target, section_of};
 use crate::cluster::{Ancestor, Owner, Reader, SecretState, TrafficPolicyState, Verdict};
 
-/// A target that exists, and the Gateways from which traffic reaches it.
+/// A target that exists, and where the traffic comes in that reaches it.
 struct Found<'a> {
     target: Target,
     section: Option<&'a str>,
-    gateways: BTreeSet<Arc<str>>,
+    ancestors: BTreeSet<Ancestor>,
 }
 
-/// The state of a policy; none when it does not exist. `reached` has the Gateways from which routes lead to a Service or
-/// by which a route is accepted.
+/// The state of a policy; none when it does not exist. `reached` has where the traffic comes in that routes lead
+/// to a Service or that a route takes.
 pub(crate) fn judge(
     reader: &Reader<'_>,
     key: &Arc<str>,
-    reached: impl Fn(&Target) -> BTreeSet<Arc<str>>,
+    reached: impl Fn(&Target) -> BTreeSet<Ancestor>,
 ) -> Option<TrafficPolicyState> {
     let stored = reader.traffic_policy(key)?;
     let references = &stored.policy.spec.target_refs;
@@ -39,17 +39,17 @@ fn find<'a>(
     reader: &Reader<'_>,
     key: &str,
     reference: &'a PolicyTarget,
-    reached: impl Fn(&Target) -> BTreeSet<Arc<str>>,
+    reached: impl Fn(&Target) -> BTreeSet<Ancestor>,
 ) -> Option<Found<'a>> {
     let (target, section) = (Target::of(key, reference)?, section_of(reference));
-    let gateways = match &target {
+    let ancestors = match &target {
         Target::Gateway(key) => {
             let view = reader.parent(&Owner::Gateway(Arc::clone(key)))?;
-            view.has_listener(section).then(|| [Arc::clone(key)].into_iter().collect())?
+            view.has_listener(section).then(|| [Ancestor::gateway(key)].into_iter().collect())?
         }
         Target::Set(key) => {
             let view = reader.parent(&Owner::Set(Arc::clone(key)))?;
-            let gateway = view.is_allowed.then(|| Arc::clone(&view.gateway));
+            let gateway = view.is_allowed.then(|| Ancestor::gateway(&view.gateway));
             view.has_listener(section).then(|| gateway.into_iter().collect())?
         }
         Target::Route(id) => {
@@ -62,7 +62,7 @@ fn find<'a>(
             section.is_none_or(has).then(|| reached(&target))?
         }
     };
-    Some(Found { target, section, gateways })
+    Some(Found { target, section, ancestors })
 }
 
 fn invalid(stored: &Stored) -> Option<Verdict> {
@@ -96,7 +96,7 @@ fn accepted(reader: &Reader<'_>, key: &Arc<str>, references: &[PolicyTarget], fo
     if found.len() < references.len() {
         notes.push(format!("{} of {} targets are not found", references.len() - found.len(), references.len()));
     }
-    if found.iter().all(|found| found.gateways.is_empty()) {
+    if found.iter().all(|found| found.ancestors.is_empty()) {
         notes.push("no traffic of a Gateway reaches the targets".to_owned());
     }
     let but = if notes.is_empty() { String::new() } else { format!("; {}", notes.join("; ")) };
@@ -110,11 +110,11 @@ fn describe(reference: &PolicyTarget) -> String {
     }
 }
 
-/// The Gateways; the targets themselves where there is none, so that the owner of the policy learns why.
+/// Where their traffic comes in; the targets themselves where none does, so that the owner of the policy learns why.
 fn ancestors(key: &str, references: &[PolicyTarget], found: &[Found<'_>]) -> Vec<Ancestor> {
-    let gateways: BTreeSet<&Arc<str>> = found.iter().flat_map(|found| &found.gateways).collect();
-    if !gateways.is_empty() {
-        return gateways.into_iter().map(|gateway| Ancestor::of(&Target::Gateway(Arc::clone(gateway)))).collect();
+    let ancestors: BTreeSet<&Ancestor> = found.iter().flat_map(|found| &found.ancestors).collect();
+    if !ancestors.is_empty() {
+        return ancestors.into_iter().cloned().collect();
     }
     let targets: BTreeSet<Target> = references.iter().filter_map(|reference| Target::of(key, reference)).collect();
     targets.iter().map(Ancestor::of).collect()

@@ -1,7 +1,7 @@
 //! `waypost demo`: demonstrates Services in isolated namespaces, prints each step, and removes everything.
 //!
-//! In: root. Out: ten acts on standard output and the exit code 0 when all succeeded; else the act that failed, and 1.
-//! The acts are data ([`acts`]), their actions are in [`play`]. Everything is isolated from this machine:
+//! In: root. Out: the acts on standard output and the exit code 0 when all succeeded; else the act that failed, and 1.
+//! The acts are data ([`acts`]), their actions are in [`play`], the checks of their results in [`seen`]. Everything is isolated from this machine:
 //!
 //! ```text
 //! house: control group ─▶ stage (first process of its own namespaces): mounts, network ─▶ story ─▶ waypost up ─▶ Pods: backend
@@ -18,6 +18,7 @@ mod load;
 mod objects;
 mod picture;
 mod play;
+mod seen;
 mod stage;
 mod story;
 mod tell;

@@ -15,11 +15,15 @@ use parking_lot::Mutex;
 use plan::Redirect;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
+use super::proxy::Proxy;
 use crate::config::{AccessLogArguments, IngressArguments, ProxyArguments, ProxyMode};
 
 /// How long the addresses of this machine are used before they are read again.
 const FRESH: Duration = Duration::from_secs(1);
+/// How long the proxy may take to write the rules without redirects when the process stops.
+const WITHDRAWAL_LIMIT: Duration = Duration::from_secs(5);
 /// Event source component.
 const COMPONENT: &str = "waypost-gateway";
 
@@ -27,15 +31,15 @@ const COMPONENT: &str = "waypost-gateway";
 pub(super) struct Gateway(Option<gateway::Gateway>);
 
 impl Gateway {
-    /// Starts it, if the proxy of this machine serves addresses of load balancers (`balances`): packets for them come
-    /// from other machines where they are announced, and from local Pods everywhere.
+    /// Starts it, if a proxy with kernel rules runs on this machine (`proxies`): packets for addresses of load balancers come from
+    /// other machines where they are announced, and from local Pods everywhere; those for cluster IPs from local Pods.
     pub(super) fn start(
         source: Arc<dyn Source>,
         remote: &Remote,
         (proxy, ingress, access_log): (&ProxyArguments, &IngressArguments, &AccessLogArguments),
-        balances: bool,
+        proxies: bool,
     ) -> anyhow::Result<Self> {
-        if !balances || proxy.proxy_mode == ProxyMode::None {
+        if !proxies || proxy.proxy_mode == ProxyMode::None {
             return Ok(Self(None));
         }
         let node = super::agent::node_name(proxy.node_name.as_deref());
@@ -64,11 +68,17 @@ impl Gateway {
         self.0.as_ref().map(gateway::Gateway::metrics)
     }
 
-    /// Drains connections.
-    pub(super) async fn stop(self) {
-        if let Some(running) = self.0 {
-            running.stop().await;
+    /// Drains connections. Cluster IPs lead to endpoints before the listeners close, if the proxy can see to it in time: its
+    /// rules stay.
+    pub(super) async fn stop(self, proxy: Option<&Proxy>) {
+        let Some(running) = self.0 else { return };
+        running.withdraw();
+        if let Some(proxy) = proxy
+            && timeout(WITHDRAWAL_LIMIT, proxy.health().wait_without_redirects()).await.is_err()
+        {
+            tracing::warn!("stopping with cluster IPs redirected: the proxy did not write its rules in time");
         }
+        running.stop().await;
     }
 }
 

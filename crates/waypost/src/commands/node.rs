@@ -25,11 +25,11 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         let remote =
             Remote::new(&kubeconfig).with_context(|| format!("reading the kubeconfig {}", kubeconfig.display()))?;
         credentials.keep(&remote);
-        let balances = arguments.does(Role::Proxy);
+        let proxies = arguments.does(Role::Proxy);
         let settings = (&arguments.proxy, &arguments.ingress, &arguments.access_log);
-        let gateway = Gateway::start(Arc::new(remote.clone()), &remote, settings, balances)?;
+        let gateway = Gateway::start(Arc::new(remote.clone()), &remote, settings, proxies)?;
         let environment = Environment {
-            source: &remote,
+            source: Arc::new(remote.clone()),
             redirects: gateway.redirects(),
             remote: &remote,
             pods: &arguments.cluster_cidr,
@@ -112,7 +112,7 @@ pub(crate) fn exec(arguments: &NodeArguments) -> anyhow::Result<()> {
         }
         manager.stopping();
         tracing::info!("stopping; rules stay until `waypost cleanup`");
-        gateway.stop().await;
+        gateway.stop(proxy.as_ref()).await;
         Ok(())
     })
 }

@@ -29,7 +29,7 @@ use ipnet::IpNet;
 use kernel::addresses::{Addresses as _, Monitor as _};
 use kernel::lock::Lock;
 use parking_lot::Mutex;
-use plan::{LocalDetector, Loopback, NodePortAddresses, Options, Planner, Problem, Redirect, Update};
+use plan::{DataPlane, LocalDetector, Loopback, NodePortAddresses, Options, Planner, Problem, Redirect, Update};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -56,7 +56,7 @@ const COMPONENT: &str = "waypost-proxy";
 /// What the proxy depends on.
 pub(super) struct Environment<'a> {
     /// Source of objects.
-    pub(super) source: &'a dyn Source,
+    pub(super) source: Arc<dyn Source>,
     /// Redirects of the gateway.
     pub(super) redirects: watch::Receiver<Arc<BTreeSet<Redirect>>>,
     /// API access, for Events.
@@ -120,10 +120,12 @@ impl Proxy {
         watch_addresses(sender.clone())?;
         let remote = environment.remote.clone();
         let recorder = EventRecorder::start(&remote, COMPONENT, &node);
+        let (leases, needed_leases) = watch::channel(BTreeSet::new());
         let deps = Dependencies {
             active: switch.active_backend(selected),
             health: health.clone(),
             metrics: metrics.clone(),
+            leases,
             report_problem: {
                 let recorder = recorder.clone();
                 Box::new(move |problem| recorder.record(problem_event(problem)))
@@ -144,7 +146,7 @@ impl Proxy {
         if !rootless {
             tasks.spawn(switch.follow(arguments.clone(), sender.clone()));
         }
-        let inputs = Inputs::start(environment.source, environment.redirects.clone(), &node, &sender);
+        let inputs = Inputs::start(&environment.source, environment.redirects.clone(), needed_leases, &node, &sender);
         let inputs = inputs.map_err(|status| anyhow::anyhow!("{}", status.message))?;
         let thread = Some(thread);
         let (stop, _inputs, _tasks) = (sender, inputs, tasks);
@@ -210,6 +212,8 @@ fn options(arguments: &ProxyArguments, environment: &Environment<'_>, rootless: 
         rootless,
         node_port_addresses: NodePortAddresses::parse(&words)
             .map_err(|why| anyhow::anyhow!("--nodeport-addresses: {why}"))?,
+        // The active backend sets it.
+        data_plane: DataPlane::default(),
     })
 }
 

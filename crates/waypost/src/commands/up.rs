@@ -67,10 +67,11 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             None => Api::here(&settings, machine).await?,
         };
         let on_loopback = settings.service_cluster_ip_range.iter().any(|range| range.addr().is_loopback());
-        let balances = settings.balancing.is_on() && !rootless;
-        let gateway = Gateway::start(api.source.clone(), &api.remote, (&proxying, &settings.ingress, &log), balances)?;
+        // Services at layer 7 need it, whether there are load balancers or not.
+        let proxies = !rootless;
+        let gateway = Gateway::start(api.source.clone(), &api.remote, (&proxying, &settings.ingress, &log), proxies)?;
         let environment = Environment {
-            source: &*api.source,
+            source: api.source.clone(),
             redirects: gateway.redirects(),
             remote: &api.remote,
             pods: &settings.cluster_cidr,
@@ -149,7 +150,7 @@ fn run(arguments: UpArguments) -> anyhow::Result<()> {
             names.drain().await;
         }
         tracing::info!("stopping; {}", what_stays(dev));
-        gateway.stop().await;
+        gateway.stop(proxy.as_ref()).await;
         drop((pods, proxy));
         api.stop().await;
         ended

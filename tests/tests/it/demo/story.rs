@@ -9,7 +9,7 @@ use testbed::net::eventually;
 use testbed::snapshot::Sealed;
 
 /// What the acts are called.
-const TITLES: [&str; 10] = [
+const TITLES: [&str; 11] = [
     " 1. A backend that makes thumbnails, three times",
     " 2. One address for all of them: ClusterIP",
     " 3. From outside: NodePort",
@@ -19,7 +19,8 @@ const TITLES: [&str; 10] = [
     " 7. One client stays with one Pod: affinity",
     " 8. A rolling update without failed requests",
     " 9. A backend is killed",
-    "10. The end",
+    "10. A canary by weight",
+    "11. The end",
 ];
 
 fn demo(arguments: &str) -> String {
@@ -59,11 +60,12 @@ fn s01_the_demo_shows_services_with_addresses_and_leaves_nothing_behind() {
         "CNAME archive.example.com.",
         "IMAGES_SERVICE_HOST=10.96.",
         ", 0 failed; ",
+        " to the canary",
     ] {
         assert!(out.contains(wanted), "{wanted} is missing:\n{out}");
     }
-    assert_eq!(out.matches('✓').count(), 12, "two acts have two lines:\n{out}");
-    assert!(out.contains("All ten acts were seen") && !out.contains('✗') && !out.contains('\x1b'), "{out}");
+    assert_eq!(out.matches('✓').count(), 14, "three acts have two lines:\n{out}");
+    assert!(out.contains("All eleven acts were seen") && !out.contains('✗') && !out.contains('\x1b'), "{out}");
     before.assert_same(&machine.snapshot());
 }
 
@@ -75,7 +77,7 @@ fn s01_the_demo_needs_no_root_where_users_may_create_namespaces() {
     let before = machine.snapshot();
     let told = machine.run("setpriv --reuid 1000 --regid 1000 --clear-groups -- /tmp/waypost demo -o json").success();
     let told: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!((&told["ok"], told["acts"].as_array().map(Vec::len)), (&Value::from(true), Some(10)), "{told}");
+    assert_eq!((&told["ok"], told["acts"].as_array().map(Vec::len)), (&Value::from(true), Some(11)), "{told}");
     before.assert_same(&machine.snapshot());
     // The limit of a user namespace, in which the demo has no capabilities either.
     let limited =
@@ -94,7 +96,7 @@ fn a_demo_runs_beside_a_cluster_and_tells_programs() {
     let sections = ["files", "folders", "processes"];
     let before = machine.snapshot().without(&sections);
     let told: Value = serde_json::from_str(&machine.run(&demo("-o json")).success()).expect("JSON");
-    assert_eq!((&told["ok"], told["acts"].as_array().map(Vec::len)), (&Value::from(true), Some(10)), "{told}");
+    assert_eq!((&told["ok"], told["acts"].as_array().map(Vec::len)), (&Value::from(true), Some(11)), "{told}");
     assert!(
         told["acts"]
             .as_array()
@@ -113,7 +115,7 @@ fn an_act_that_is_not_seen_is_named_and_nothing_is_left() {
     let run = machine.run(&demo("--patience 0"));
     assert_eq!(run.code, Some(1), "{}\n{}", run.out, run.err);
     assert!(run.out.contains(TITLES[0]) && run.out.contains('✗') && !run.out.contains(TITLES[1]), "{}", run.out);
-    assert!(run.err.contains("act 1 of 10") && run.err.contains("of 3 Pods are ready"), "{}", run.err);
+    assert!(run.err.contains("act 1 of 11") && run.err.contains("of 3 Pods are ready"), "{}", run.err);
     before.assert_same(&machine.snapshot());
     let quiet = machine.run(&demo("--patience 0 --quiet"));
     assert_eq!((quiet.code, quiet.out.as_str()), (Some(1), ""), "{}", quiet.err);
@@ -131,7 +133,7 @@ fn a_demo_that_is_interrupted_leaves_nothing() {
     told.read_to_string(&mut rest).expect("its output");
     child.stderr.take().expect("its errors").read_to_string(&mut complaint).expect("read");
     assert!(complaint.contains("stopped before its end"), "{complaint}");
-    assert!(!rest.contains("All ten acts"), "{rest}");
+    assert!(!rest.contains("All eleven acts"), "{rest}");
     before.without(&["files"]).assert_same(&machine.snapshot().without(&["files"]));
     assert!(machine.shell("test $(find /run /tmp -xdev -type f ! -path '/tmp/etc*' | wc -l) = 1").ok, "files are left");
 }

@@ -41,17 +41,20 @@ pub(crate) fn serve(pod: &Pod, port: u16, certificate: Option<(&Path, &str)>) ->
     heard
 }
 
-/// Has a pod serve a port by HTTP/2 alone: the body is echoed, with the trailer of gRPC after it.
-pub(super) fn serve_h2(pod: &Pod, port: u16) {
+/// Has a pod serve a port by HTTP/2 alone: the body is echoed, with the name of the pod before it and the trailer of gRPC after it.
+pub(crate) fn serve_h2(pod: &Pod, port: u16) {
     let listener = pod.in_namespace(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).expect("the port is free"));
     listener.set_nonblocking(true).expect("a listener of the runtime");
+    let name = pod.name().to_owned();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
             while let Ok((stream, _)) = listener.accept().await {
                 let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                tokio::spawn(serving.serve_connection(TokioIo::new(stream), service_fn(echo)));
+                let name = name.clone();
+                let service = service_fn(move |request| echo(name.clone(), request));
+                tokio::spawn(serving.serve_connection(TokioIo::new(stream), service));
             }
         });
     });
@@ -59,13 +62,14 @@ pub(super) fn serve_h2(pod: &Pod, port: u16) {
 
 type Frames = futures_util::stream::Iter<std::array::IntoIter<Result<Frame<Bytes>, hyper::Error>, 2>>;
 
-async fn echo(request: Request<Incoming>) -> Result<Response<StreamBody<Frames>>, hyper::Error> {
+async fn echo(name: String, request: Request<Incoming>) -> Result<Response<StreamBody<Frames>>, hyper::Error> {
     let heard = format!("{:?} {} {}", request.version(), request.method(), request.uri().path());
     let trailers = HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
     let body = request.into_body().collect().await?.to_bytes();
     let frames = [Ok(Frame::data(body)), Ok(Frame::trailers(trailers))];
     let mut answer = Response::new(StreamBody::new(futures_util::stream::iter(frames)));
     answer.headers_mut().insert("x-heard", HeaderValue::from_str(&heard).expect("text"));
+    answer.headers_mut().insert("x-pod", HeaderValue::from_str(&name).expect("text"));
     Ok(answer)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use testbed::net::eventually;
 
-use super::stage::{ADDRESS, Stage, listener, rule};
+use super::stage::{ADDRESS, Over, Stage, listener, rule};
 
 /// Changes of the route.
 const CHANGES: usize = 1000;
@@ -16,15 +16,6 @@ const CHANGES: usize = 1000;
 const CONNECTIONS: usize = 8;
 /// Far more than a response takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Ends the clients of a test, also when it fails.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
 
 /// Has the route lead to a Service, and tell the pod how often it was changed.
 fn change(stage: &Stage, turn: usize) {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -35,6 +36,15 @@ pub(super) struct Stage {
     pods: Mutex<Vec<Pod>>,
     turns: Mutex<usize>,
     files: TempDir,
+}
+
+/// Ends the clients of a test, also when it fails.
+pub(super) struct Over<'a>(pub(super) &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 /// An answer of a gateway.

@@ -4,11 +4,12 @@ use std::net::IpAddr;
 
 use plan::oracle::Outcome;
 use plan::why::{Candidate, EndpointTraffic, Port, TrafficPath, Unassigned};
-use plan::{Frontend, PortKey};
+use plan::{Frontend, Policy, PortKey, RedirectedFrontends};
 use serde_json::{Value, json};
 
 use super::super::cluster::finding_lines;
 use super::super::node_view::kind;
+use super::super::routes::add as add_item;
 use super::Answer;
 use crate::host::Announcement;
 
@@ -23,6 +24,7 @@ pub(super) fn text(answer: &Answer) -> String {
         answer.announced.iter().map(|(ip, announcement)| format!("  announced {ip}: {}", announced(announcement))),
     );
     lines.extend(finding_lines(&answer.findings));
+    answer.layer_7.iter().for_each(|item| add_item(item, 1, &mut lines));
     for port in &explanation.ports {
         lines.push(String::new());
         lines.push(format!("port {}", port_name(&port.planned.key, port.planned.port)));
@@ -66,7 +68,9 @@ fn policies(answer: &Answer) -> String {
     };
     let ranges = spec.load_balancer_source_ranges.join(", ");
     let ranges = if ranges.is_empty() { ranges } else { format!("; its load balancer lets in {ranges}") };
-    format!("traffic from inside {internal}{external}{affinity}{ranges}")
+    let policy = answer.explanation.ports.first().map(|port| port.planned.balancing.policy()).unwrap_or_default();
+    let balancing = if policy == Policy::Random { String::new() } else { format!("; load balancing {policy}") };
+    format!("traffic from inside {internal}{external}{balancing}{affinity}{ranges}")
 }
 
 /// Whether the kernel of the node has the planned rules, as it reports.
@@ -86,7 +90,7 @@ fn rules(answer: &Answer) -> String {
 
 fn port_name(key: &PortKey, number: u16) -> String {
     let name = if key.port.is_empty() { String::new() } else { format!("{} ", key.port) };
-    let place = if key.redirected { " at the gateway" } else { "" };
+    let place = key.redirected.map_or("", RedirectedFrontends::suffix);
     format!("{name}{number}/{}{place} ({})", key.protocol, key.family.as_str())
 }
 
@@ -163,6 +167,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         "ports": explanation.ports.iter().map(port_json).collect::<Vec<_>>(),
         "left": explanation.unassigned.iter().map(unassigned_json).collect::<Vec<_>>(),
         "announced": answer.announced.iter().map(announced_json).collect::<Vec<_>>(), "problems": explanation.problems, "missing": answer.missing,
+        "layer7": answer.layer_7,
         "findings": answer.findings.iter().map(diagnose::Finding::json).collect::<Vec<_>>(),
     })
 }
@@ -189,7 +194,7 @@ fn port_json(port: &Port) -> Value {
     };
     json!({
         "name": &*planned.key.port, "protocol": planned.key.protocol.as_str(), "family": planned.key.family.as_str(),
-        "port": planned.port, "redirected": planned.key.redirected,
+        "port": planned.port, "redirected": planned.key.redirected.is_some(),
         "servedBy": planned.served_by().map(ToString::to_string), "affinitySeconds": planned.affinity,
         "ways": port.paths.iter().map(path_json).collect::<Vec<_>>(),
         "endpoints": port.candidates.iter().map(candidate).collect::<Vec<_>>(),
@@ -209,7 +214,7 @@ fn path_json(path: &TrafficPath) -> Value {
 
 fn traffic_json(path: &TrafficPath, traffic: &EndpointTraffic) -> Value {
     let (share, why) = match traffic {
-        EndpointTraffic::Receives { of, .. } => (json!(format!("1/{of}")), Value::Null),
+        EndpointTraffic::Receives { share, of, .. } => (json!(format!("{share}/{of}")), Value::Null),
         EndpointTraffic::Excluded(out) => (Value::Null, json!(out.to_string())),
     };
     json!({"frontend": frontend(&path.frontend), "sender": path.sender.to_string(), "share": share, "why": why})

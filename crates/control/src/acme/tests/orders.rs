@@ -151,6 +151,20 @@ async fn a_certificate_is_written_and_its_answers_are_removed() {
 }
 
 #[tokio::test]
+async fn the_answers_of_an_order_that_takes_too_long_are_removed() {
+    let mut bench = Bench::new().await;
+    let pauses = Pauses { propagation: Duration::ZERO, order: Duration::from_secs(2), ..Pauses::default() };
+    bench.settings.acme = Some(Acme::new(Arc::clone(&bench.fake) as _, pauses));
+    bench.want(&[wanted("a", "a.example")]);
+    let _held = bench.fake.gate.lock().await;
+    let mut worker = std::pin::pin!(bench.worker());
+    bench.until(worker.as_mut(), "an Event", |bench| bench.events() == ["CertificateFailed"]).await;
+    assert_eq!(bench.orders(), ["account", "a.example"]);
+    let answers = bench.get("configmaps", &format!("{}/{}", ANSWERS.0, ANSWERS.1)).expect("the answers");
+    assert!(!answers.at("data").has("a-example"), "{answers}");
+}
+
+#[tokio::test]
 async fn secrets_of_users_are_never_overwritten() {
     let bench = Bench::new().await;
     bench.put("mine", json!({}), "mine").await;
@@ -171,7 +185,9 @@ async fn secrets_of_users_are_never_overwritten() {
 async fn two_leaders_and_two_orders_for_one_host_do_not_run_at_once() {
     let bench = Bench::new().await;
     let elsewhere = Wanted { gateway: "blog/public".into(), ..wanted("b", "a.example") };
-    bench.want(&[wanted("a", "a.example"), elsewhere]);
+    let mut of_another = wanted("c", "a.example");
+    of_another.requester.object.namespace = "blog".into();
+    bench.want(&[wanted("a", "a.example"), elsewhere, of_another]);
     let held = bench.fake.gate.lock().await;
     let mut workers = std::pin::pin!(async { tokio::join!(bench.worker(), bench.worker()) });
     bench.until(workers.as_mut(), "an order", |bench| bench.orders().contains(&"a.example".to_owned())).await;

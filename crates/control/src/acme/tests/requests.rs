@@ -145,6 +145,7 @@ fn listeners_of_a_gateway_request_certificates_by_secret() {
         listener("wild", 443, "HTTPS", "*.d.example", "wild"),
         listener("any", 443, "HTTPS", "", "any"),
         listener("users", 443, "HTTPS", "users.example", "users"),
+        listener("name", 443, "HTTPS", "name.example", "Not/A name"),
         foreign,
     ];
     secret(&mut cluster, "shop/users", json!({}));
@@ -164,6 +165,7 @@ fn listeners_of_a_gateway_request_certificates_by_secret() {
         "listener foreign: the first of tls.certificateRefs must be a Secret of namespace shop",
     );
     assert_event(&cluster, "CertificateRefused", "Secret shop/users exists");
+    assert_event(&cluster, "CertificateRefused", "listener name: Not/A name cannot be the name of a Secret");
 }
 
 #[test]
@@ -207,6 +209,49 @@ fn a_validation_needs_a_listener_of_the_same_namespace() {
     );
     assert_eq!(told(&cluster), ["shop/a a.example shop/public"], "a listener in conflict is not served");
     assert_event(&cluster, "CertificateRefused", "listener a is not served");
+}
+
+#[test]
+fn a_host_belongs_to_the_first_namespace_that_has_it_on_either_port() {
+    let mut cluster = cluster();
+    secret(&mut cluster, "shop/a", json!({"waypost.dev/acme": "issued"}));
+    let own = [listener("http", 80, "HTTP", "", ""), listener("a", 443, "HTTPS", "a.example", "a")];
+    put(&mut cluster, GATEWAYS, "shop/public", "http-01", gateway(&own));
+    let set = |listeners: &[Value]| {
+        let parent = json!({"name": "public", "namespace": "shop"});
+        json!({"parentRef": parent, "listeners": listeners})
+    };
+    // Another tenant has the host on port 80, and no conflict, because its HTTPS listener has another port.
+    let thief = [listener("h", 80, "HTTP", "a.example", ""), listener("a", 8443, "HTTPS", "a.example", "stolen")];
+    put(&mut cluster, LISTENER_SETS, "blog/more", "http-01", set(&thief));
+    assert_eq!(told(&cluster), ["shop/a a.example shop/public", "!blog/stolen a.example shop/public"]);
+    assert_event(&cluster, "CertificatePending", "listener a of shop/public takes a.example on port 443");
+    // The same with the ports exchanged.
+    secret(&mut cluster, "blog/stolen", json!({"waypost.dev/acme": "temporary"}));
+    put(&mut cluster, GATEWAYS, "shop/public", "http-01", gateway(&[listener("b", 80, "HTTP", "b.example", "")]));
+    let thief = [listener("b", 443, "HTTPS", "b.example", "stolen")];
+    put(&mut cluster, LISTENER_SETS, "blog/more", "tls-alpn-01", set(&thief));
+    assert_eq!(told(&cluster), ["!blog/stolen b.example shop/public"]);
+    assert_event(&cluster, "CertificatePending", "listener b of shop/public takes b.example on port 80");
+}
+
+#[test]
+fn a_namespace_requests_a_limited_number_of_certificates_and_an_object_has_few_findings() {
+    let mut cluster = cluster();
+    let with = |host: &str, secrets: usize| {
+        let mut spec = ingress(host, "");
+        let tls = |number| json!({"hosts": [host], "secretName": format!("s{number}")});
+        spec.put("tls", (0..secrets).map(tls).collect::<Vec<_>>());
+        spec
+    };
+    put(&mut cluster, INGRESSES, "blog/few", "http-01", with("b.example", 3));
+    put(&mut cluster, INGRESSES, "shop/many", "http-01", with("a.example", 1100));
+    let wanted = wanted(&cluster);
+    let of = |namespace: &str| wanted.iter().filter(|one| one.requester.object.namespace == namespace).count();
+    assert_eq!((of("shop"), of("blog")), (1000, 3));
+    let messages: BTreeSet<&String> = cluster.events.iter().map(|(_, message)| message).collect();
+    let refused = messages.iter().filter(|message| message.contains("requests more than 1000"));
+    assert_eq!(refused.count(), 20);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use api::hash::fnv1a32;
 use api::value::ValueExt as _;
 use api::view::annotations::{DEPLOYMENT_REVISION, LAST_APPLIED};
+use api::view::labels::POD_TEMPLATE_HASH;
 use serde_json::{Value, json};
 
 use super::super::replicas;
@@ -15,7 +16,7 @@ const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// The longest revision history, in bytes.
 const HISTORY_LIMIT: usize = 2000;
 /// The label that distinguishes the sets of a Deployment and their Pods.
-pub(super) const HASH: &str = "pod-template-hash";
+pub(super) const HASH: &str = POD_TEMPLATE_HASH;
 /// Annotations that are not copied from the Deployment.
 const NOT_COPIED: [&str; 6] =
     [LAST_APPLIED, DEPLOYMENT_REVISION, HISTORY, super::DESIRED, super::MAXIMUM, "deprecated.deployment.rollback.to"];

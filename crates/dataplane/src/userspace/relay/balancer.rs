@@ -1,4 +1,4 @@
-//! Chooses the endpoint of a connection: round-robin, or by session affinity.
+//! Chooses the endpoint of a connection: by session affinity, else by the load-balancing policy of its port.
 //!
 //! In: the endpoints of a Service port, and clients. Out: an endpoint per connection. There are two lists, all
 //! endpoints and those on this node, for the traffic policies `Cluster` and `Local`; affinity is shared by both, as in
@@ -9,21 +9,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use plan::Scope;
 use tokio::sync::watch;
+
+use super::rotation::{Rotation, Selection};
 
 /// Maximum number of affinity entries; further clients are served without affinity.
 const MAX_CLIENTS: usize = 65_536;
 
-/// Endpoints that a connection may use, by traffic policy.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Scope {
-    /// All endpoints.
-    Cluster,
-    /// Endpoints on this node.
-    Local,
-}
-
-/// Endpoints of a Service port.
+/// Endpoints of a Service port, one per slot ([`plan::ServicePort::slots`]).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Endpoints {
     /// Endpoints for the policy `Cluster`.
@@ -34,6 +28,10 @@ pub struct Endpoints {
     pub serving: Vec<SocketAddr>,
     /// Session affinity timeout after the last connection.
     pub affinity: Option<Duration>,
+    /// How a slot is selected.
+    pub selection: Selection,
+    /// Whether connections end when their endpoint no longer serves.
+    pub exclusive: bool,
 }
 
 /// Chooses among the endpoints of one Service port.
@@ -41,48 +39,37 @@ pub struct Endpoints {
 pub struct Balancer {
     state: Mutex<State>,
     changed: watch::Sender<()>,
+    /// The same for ports whose connections may have to end: those of others are not woken.
+    excluding: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    cluster: RoundRobin,
-    local: RoundRobin,
+    cluster: Rotation,
+    local: Rotation,
     serving: Vec<SocketAddr>,
     affinity: Option<Duration>,
+    exclusive: bool,
     clients: HashMap<IpAddr, (SocketAddr, Instant)>,
+    /// Connections of each endpoint that has some.
+    open: HashMap<SocketAddr, usize>,
 }
 
-/// Endpoints in round-robin order.
-#[derive(Debug, Default)]
-struct RoundRobin {
-    order: Vec<SocketAddr>,
-    position: usize,
+/// A connection to an endpoint, counted until it is dropped.
+pub(super) struct OpenConnection<'a> {
+    balancer: &'a Balancer,
+    endpoint: SocketAddr,
 }
 
-impl RoundRobin {
-    /// Replaces the endpoints. The order is random, so that the relays of many nodes do not start with the same
-    /// endpoint.
-    fn set(&mut self, mut endpoints: Vec<SocketAddr>) {
-        let mut before = self.order.clone();
-        before.sort_unstable();
-        endpoints.sort_unstable();
-        endpoints.dedup();
-        if before != endpoints {
-            fastrand::shuffle(&mut endpoints);
-            (self.order, self.position) = (endpoints, 0);
-        }
-    }
-
-    /// The next endpoint that has not been tried.
-    fn next(&mut self, tried: &[SocketAddr]) -> Option<SocketAddr> {
-        for _ in 0..self.order.len() {
-            let endpoint = *self.order.get(self.position)?;
-            self.position = (self.position + 1) % self.order.len();
-            if !tried.contains(&endpoint) {
-                return Some(endpoint);
+impl Drop for OpenConnection<'_> {
+    fn drop(&mut self) {
+        let open = &mut self.balancer.state.lock().open;
+        if let Some(count) = open.get_mut(&self.endpoint) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.endpoint);
             }
         }
-        None
     }
 }
 
@@ -90,7 +77,8 @@ impl Balancer {
     /// A balancer for these endpoints.
     #[must_use]
     pub fn new(endpoints: Endpoints) -> Self {
-        let balancer = Self { state: Mutex::default(), changed: watch::Sender::new(()) };
+        let balancer =
+            Self { state: Mutex::default(), changed: watch::Sender::new(()), excluding: watch::Sender::new(()) };
         balancer.set(endpoints);
         balancer
     }
@@ -98,14 +86,18 @@ impl Balancer {
     /// Replaces the endpoints. Established connections stay.
     pub fn set(&self, endpoints: Endpoints) {
         let mut state = self.state.lock();
-        let State { cluster, local, serving, affinity, clients } = &mut *state;
-        cluster.set(endpoints.cluster);
-        local.set(endpoints.local);
-        (*serving, *affinity) = (endpoints.serving, endpoints.affinity);
-        let there = |endpoint: &SocketAddr| cluster.order.contains(endpoint) || local.order.contains(endpoint);
+        let State { cluster, local, serving, affinity, exclusive, clients, .. } = &mut *state;
+        cluster.set(endpoints.cluster, endpoints.selection);
+        local.set(endpoints.local, endpoints.selection);
+        (*serving, *affinity, *exclusive) = (endpoints.serving, endpoints.affinity, endpoints.exclusive);
+        let there = |endpoint: &SocketAddr| cluster.contains(endpoint) || local.contains(endpoint);
         clients.retain(|_, (endpoint, _)| affinity.is_some() && there(endpoint));
+        let is_exclusive = *exclusive;
         drop(state);
         self.changed.send_replace(());
+        if is_exclusive {
+            self.excluding.send_replace(());
+        }
     }
 
     /// Chooses an endpoint for a client, except those already tried.
@@ -117,7 +109,7 @@ impl Balancer {
         tried: &[SocketAddr],
     ) -> Option<SocketAddr> {
         let mut state = self.state.lock();
-        let State { cluster, local, affinity, clients, .. } = &mut *state;
+        let State { cluster, local, affinity, clients, open, .. } = &mut *state;
         let list = match scope {
             Scope::Cluster => cluster,
             Scope::Local => local,
@@ -125,9 +117,9 @@ impl Balancer {
         let before = affinity.and_then(|longest| {
             let (endpoint, last) = clients.get(&client)?;
             let fresh = now.saturating_duration_since(*last) < longest;
-            (fresh && list.order.contains(endpoint) && !tried.contains(endpoint)).then_some(*endpoint)
+            (fresh && list.contains(endpoint) && !tried.contains(endpoint)).then_some(*endpoint)
         });
-        let endpoint = before.or_else(|| list.next(tried))?;
+        let endpoint = before.or_else(|| list.next(client, tried, open))?;
         state.record(client, endpoint, now);
         Some(endpoint)
     }
@@ -145,6 +137,26 @@ impl Balancer {
         }
     }
 
+    /// Counts a connection to an endpoint.
+    pub(super) fn opened(&self, endpoint: SocketAddr) -> OpenConnection<'_> {
+        *self.state.lock().open.entry(endpoint).or_default() += 1;
+        OpenConnection { balancer: self, endpoint }
+    }
+
+    /// Waits until connections to an endpoint must end: another one is exclusive now.
+    pub(super) async fn excluded(&self, endpoint: SocketAddr) {
+        let mut changes = self.excluding.subscribe();
+        let is_excluded = || {
+            let state = self.state.lock();
+            state.exclusive && !state.serving.contains(&endpoint)
+        };
+        while !is_excluded() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Whether UDP sessions with an endpoint may continue.
     pub(super) fn serves(&self, endpoint: SocketAddr) -> bool {
         self.state.lock().serving.contains(&endpoint)
@@ -154,9 +166,7 @@ impl Balancer {
     #[cfg(test)]
     pub(crate) fn list(&self, scope: Scope) -> Vec<SocketAddr> {
         let state = self.state.lock();
-        let mut list = if scope == Scope::Local { state.local.order.clone() } else { state.cluster.order.clone() };
-        list.sort_unstable();
-        list
+        if scope == Scope::Local { state.local.endpoints() } else { state.cluster.endpoints() }
     }
 
     /// Notifies of endpoint changes.
@@ -181,8 +191,35 @@ impl State {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::task::{Context, Waker};
 
     use super::*;
+
+    #[test]
+    fn connections_of_an_exclusive_port_end_with_the_leadership_of_their_endpoint() {
+        let leader = |number| Endpoints { exclusive: true, ..endpoints(&[number], None) };
+        let balancer = Balancer::new(leader(1));
+        let mut excluded = std::pin::pin!(balancer.excluded(at(1)));
+        let mut is_cut = || excluded.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_cut());
+        balancer.set(leader(1));
+        assert!(!is_cut(), "still the leader");
+        balancer.set(leader(2));
+        assert!(is_cut());
+    }
+
+    #[test]
+    fn the_endpoint_with_the_fewest_connections_is_chosen() {
+        let balancer =
+            Balancer::new(Endpoints { selection: Selection::LeastConnections, ..endpoints(&[1, 2, 3], None) });
+        let choose = || balancer.choose(Scope::Cluster, client(1), Instant::now(), &[]).expect("there are endpoints");
+        let held: Vec<_> = (0..6).map(|_| balancer.opened(choose())).collect();
+        let counts = |balancer: &Balancer| balancer.state.lock().open.values().copied().collect::<Vec<_>>();
+        assert_eq!(counts(&balancer), [2, 2, 2]);
+        let idle = held[4].endpoint;
+        drop(held.into_iter().filter(|one| one.endpoint != idle).collect::<Vec<_>>());
+        assert_eq!(balancer.state.lock().open.len(), 0, "all are closed");
+    }
 
     fn at(number: u8) -> SocketAddr {
         SocketAddr::from(([10, 0, 0, number], 80))
@@ -195,7 +232,7 @@ mod tests {
     fn endpoints(numbers: &[u8], affinity: Option<u64>) -> Endpoints {
         let all: Vec<_> = numbers.iter().copied().map(at).collect();
         let affinity = affinity.map(Duration::from_secs);
-        Endpoints { cluster: all.clone(), local: all[..1].to_vec(), serving: all, affinity }
+        Endpoints { cluster: all.clone(), local: all[..1].to_vec(), serving: all, affinity, ..Endpoints::default() }
     }
 
     #[test]

@@ -27,12 +27,18 @@ thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; COPY_SIZE].into());
 }
 
-/// Copies in both directions.
-pub(super) async fn carry(client: TcpStream, server: TcpStream, pipes: &Pipes) {
+/// Copies in both directions, until both are closed or `cut` is ready: then both connections are reset.
+pub(super) async fn carry_until(client: TcpStream, server: TcpStream, pipes: &Pipes, cut: impl Future<Output = ()>) {
     let ended = AtomicBool::new(false);
-    let (there, back) = (one_way(&client, &server, pipes, &ended), one_way(&server, &client, pipes, &ended));
-    let both = tokio::try_join!(there, back);
-    if both.is_err() {
+    let both = async {
+        let (there, back) = (one_way(&client, &server, pipes, &ended), one_way(&server, &client, pipes, &ended));
+        tokio::try_join!(there, back).is_ok()
+    };
+    let is_complete = tokio::select! {
+        is_complete = both => is_complete,
+        () = cut => false,
+    };
+    if !is_complete {
         reset(&client);
         reset(&server);
     }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use plan::Scope;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::balancer::{Balancer, Scope};
+use super::balancer::Balancer;
 use super::workers::WorkerSlot;
 use super::{Shared, sockets, stream};
 
@@ -60,7 +61,11 @@ impl Server {
     /// Serves a client, which holds its permit and worker slot until the end.
     async fn serve(&self, client: TcpStream, from: IpAddr, _held: (OwnedSemaphorePermit, WorkerSlot)) {
         match find(from, &self.balancer, self.scope, self.shared.mark).await {
-            Some(server) => stream::carry(client, server, &self.shared.pipes).await,
+            Some((server, endpoint)) => {
+                let _open = self.balancer.opened(endpoint);
+                let excluded = self.balancer.excluded(endpoint);
+                stream::carry_until(client, server, &self.shared.pipes, excluded).await;
+            }
             None => stream::reset(&client),
         }
     }
@@ -68,7 +73,7 @@ impl Server {
 
 /// Finds a reachable endpoint. Each is tried once; remaining attempts retry those that timed out, since a single lost
 /// packet must not cost the connection.
-async fn find(client: IpAddr, balancer: &Balancer, scope: Scope, mark: Option<u32>) -> Option<TcpStream> {
+async fn find(client: IpAddr, balancer: &Balancer, scope: Scope, mark: Option<u32>) -> Option<(TcpStream, SocketAddr)> {
     let (mut tried, mut slow): (Vec<SocketAddr>, Vec<SocketAddr>) = (Vec::new(), Vec::new());
     for timeout in CONNECT_TIMEOUTS {
         let endpoint = match balancer.choose(scope, client, Instant::now(), &tried) {
@@ -81,7 +86,7 @@ async fn find(client: IpAddr, balancer: &Balancer, scope: Scope, mark: Option<u3
                 if tried.contains(&endpoint) {
                     balancer.record(client, endpoint, Instant::now());
                 }
-                return Some(server);
+                return Some((server, endpoint));
             }
             Ok(Err(error)) => tracing::debug!(%endpoint, %error, "cannot connect to endpoint; trying the next one"),
             Err(_) => {

@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use kernel::socket::{Arrival, LocalAddress};
 use parking_lot::Mutex;
+use plan::Scope;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::JoinSet;
 
-use super::balancer::{Balancer, Scope};
+use super::balancer::Balancer;
 use super::{Shared, sockets};
 
 /// Maximum datagram size in bytes.

@@ -1,6 +1,6 @@
-//! Which rule of a listener takes a request, and the first condition of each other rule that does not hold.
+//! Which rule of a listener or of a port of a Service takes a request, and the first condition of each other rule that does not hold.
 //!
-//! In: a request, and the routes that are attached to the listener. Out: steps in the order of precedence, and the rule.
+//! In: a request, and the routes that are attached there. Out: steps in the order of precedence, and the rule.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use routing::cluster::RouteState;
 use routing::grpc_table::GrpcTable;
 use routing::hosts::{HostMap, covers};
 use routing::http_table::{Considered, Failed, HttpTable, RouteEntry};
-use routing::model::{ListenerConfig, ListenerProtocol, Matches, RouteId, RouteKind, Rule, StreamRule};
+use routing::model::{ListenerProtocol, Matches, Place, RouteId, RouteKind, Rule, StreamRule};
 use serde::Serialize;
 
 use super::answer::Answer;
@@ -42,7 +42,15 @@ pub struct RuleStep {
     pub why_not: Option<String>,
 }
 
-/// The tables of a listener, as the gateway makes them.
+/// What takes a request: a listener, or a port of a Service.
+#[derive(Clone, Copy)]
+pub(super) struct Served<'a> {
+    pub(super) place: &'a Place,
+    pub(super) protocol: ListenerProtocol,
+    pub(super) port: u16,
+}
+
+/// The tables of a place, as the gateway makes them.
 #[derive(Default)]
 struct Tables {
     http: HttpTable<Arc<Rule>>,
@@ -51,16 +59,16 @@ struct Tables {
 
 impl Layer7<'_> {
     /// Finds the rule of a request, and what follows from it.
-    pub(super) fn apply_rules(&self, request: &Request, listener: &ListenerConfig, candidate: &mut Candidate) {
-        match listener.protocol {
-            ListenerProtocol::Http | ListenerProtocol::Https => self.apply_http(request, listener, candidate),
-            _ => self.apply_stream(request, listener, candidate),
+    pub(super) fn apply_rules(&self, request: &Request, served: Served<'_>, candidate: &mut Candidate) {
+        match served.protocol {
+            ListenerProtocol::Http | ListenerProtocol::Https => self.apply_http(request, served, candidate),
+            _ => self.apply_stream(request, served, candidate),
         }
     }
 
-    fn apply_http(&self, request: &Request, listener: &ListenerConfig, candidate: &mut Candidate) {
+    fn apply_http(&self, request: &Request, served: Served<'_>, candidate: &mut Candidate) {
         let mut tables = Tables::default();
-        for (id, state, hostnames) in self.cluster.attached(&listener.id) {
+        for (id, state, hostnames) in self.cluster.attached(served.place) {
             tables.insert(id, state, hostnames);
         }
         let view = request.view();
@@ -69,25 +77,25 @@ impl Layer7<'_> {
         let first = considered.iter().position(|one| one.failed.is_none());
         let steps = considered.iter().enumerate().map(|(place, one)| rule_step(request, one, first, place));
         (candidate.rules, candidate.more_rules) = shown(steps.collect(), first);
-        let uncovered = self.uncovered(request, listener);
+        let uncovered = self.uncovered(request, served);
         candidate.more_rules += uncovered.len().saturating_sub(SHOWN);
         candidate.rules.extend(uncovered.into_iter().take(SHOWN));
         let by_grpc = request.is_grpc().then(|| tables.grpc.find(&view)).flatten();
         match by_grpc.or_else(|| tables.http.find(&view)) {
             Some(selected) => {
-                let (taken, answer) = self.answer(request, listener.port, selected.rule, selected.prefix);
+                let (taken, answer) = self.answer(request, served.port, selected.rule, selected.prefix);
                 (candidate.taken, candidate.answer) = (Some(taken), answer);
             }
             None => {
-                let has_routes = self.cluster.attached(&listener.id).next().is_some();
+                let has_routes = self.cluster.attached(served.place).next().is_some();
                 candidate.answer = Answer::status(404, no_rule(request, has_routes));
             }
         }
     }
 
     /// Routes of the listener whose hostnames do not cover the host.
-    fn uncovered(&self, request: &Request, listener: &ListenerConfig) -> Vec<RuleStep> {
-        let all = self.cluster.attached(&listener.id);
+    fn uncovered(&self, request: &Request, served: Served<'_>) -> Vec<RuleStep> {
+        let all = self.cluster.attached(served.place);
         let others = all
             .filter(|(_, _, hosts)| !hosts.is_empty() && !hosts.iter().any(|host| covers(Some(host), &request.host)));
         others
@@ -104,12 +112,12 @@ impl Layer7<'_> {
     }
 
     /// The same for bytes: the oldest route of the most specific server name.
-    fn apply_stream(&self, request: &Request, listener: &ListenerConfig, candidate: &mut Candidate) {
-        let name = match listener.protocol {
+    fn apply_stream(&self, request: &Request, served: Served<'_>, candidate: &mut Candidate) {
+        let name = match served.protocol {
             ListenerProtocol::TlsTerminate | ListenerProtocol::TlsPassthrough => request.server_name.as_deref(),
             _ => None,
         };
-        let mut routes: Vec<(&RouteId, &RouteState, &[Arc<str>])> = self.cluster.attached(&listener.id).collect();
+        let mut routes: Vec<(&RouteId, &RouteState, &[Arc<str>])> = self.cluster.attached(served.place).collect();
         routes.sort_by_key(|(id, state, _)| (state.created.clone(), (*id).clone()));
         let mut hosts: HostMap<&RouteId> = HostMap::default();
         for (id, _, own) in &routes {
@@ -142,13 +150,13 @@ impl Layer7<'_> {
             .and_then(|found| routes.iter().find(|(id, ..)| *id == found))
             .and_then(|(_, state, _)| state.stream.as_ref());
         match rule {
-            Some(rule) => self.pass_on(listener, rule, candidate),
+            Some(rule) => self.pass_on(served, rule, candidate),
             None => candidate.answer = Answer::reset("no route takes the connection: it is reset"),
         }
     }
 
-    fn pass_on(&self, listener: &ListenerConfig, rule: &StreamRule, candidate: &mut Candidate) {
-        let (taken, answer) = self.stream_answer(listener.protocol, rule);
+    fn pass_on(&self, served: Served<'_>, rule: &StreamRule, candidate: &mut Candidate) {
+        let (taken, answer) = self.stream_answer(served.protocol, rule);
         (candidate.taken, candidate.answer) = (Some(taken), answer);
     }
 }

@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::services::SERVICES;
 use super::world::World;
 use crate::layer7::{Kind, LAYER7_CODES};
 
 /// A scenario: the change of its objects, the object that is explained, the code of the finding, and parts of the message and of the command.
-type Case = (&'static str, fn(&mut World), Kind, &'static str, &'static str, &'static [&'static str], &'static str);
+pub(super) type Case =
+    (&'static str, fn(&mut World), Kind, &'static str, &'static str, &'static [&'static str], &'static str);
 
 fn tls(refs: Value) -> Value {
     json!([{"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": refs}}])
@@ -459,7 +461,7 @@ fn policy(world: &mut World, name: &str, ca: &str) {
 #[test]
 fn every_code_names_the_place_and_the_next_step() {
     let mut seen = BTreeSet::new();
-    for (case, change, kind, name, code, parts, fix) in GATEWAYS.iter().chain(ROUTES) {
+    for (case, change, kind, name, code, parts, fix) in GATEWAYS.iter().chain(ROUTES).chain(SERVICES) {
         let mut world = World::new();
         change(&mut world);
         let key = if name.contains('/') { (*name).to_owned() } else { format!("default/{name}") };

@@ -12,7 +12,7 @@ use crate::nft::Hook;
 use crate::nft::fake::{End, Fate, Packet};
 
 /// Evaluates a packet.
-pub(super) fn evaluate(inner: &mut Inner, packet: &Packet, chance: &mut dyn FnMut(u32) -> bool) -> Fate {
+pub(super) fn evaluate(inner: &mut Inner, packet: &Packet, chance: &mut dyn FnMut(f64) -> bool) -> Fate {
     let mut walk = Walk {
         inner,
         chance,
@@ -38,7 +38,7 @@ pub(super) fn evaluate(inner: &mut Inner, packet: &Packet, chance: &mut dyn FnMu
 
 struct Walk<'a> {
     inner: &'a mut Inner,
-    chance: &'a mut dyn FnMut(u32) -> bool,
+    chance: &'a mut dyn FnMut(f64) -> bool,
     family: Family,
     packet: Packet,
     /// Interface that rules see at the current hook; empty if none.
@@ -115,7 +115,7 @@ impl Walk<'_> {
         let rules = self.inner.tables.get(&self.family).and_then(|tables| tables.chain(table, name));
         let Some(rules) = rules.map(Arc::clone) else { return Step::Next };
         for rule in rules.iter() {
-            match self.rule(table, rule) {
+            match self.rule((table, name), rule) {
                 Step::Next => {}
                 Step::Return => return Step::Next,
                 end => return end,
@@ -124,8 +124,8 @@ impl Walk<'_> {
         Step::Next
     }
 
-    fn rule(&mut self, table: Table, rule: &Rule) -> Step {
-        if !rule.matches().iter().all(|one| self.matches(one)) {
+    fn rule(&mut self, (table, chain): (Table, &str), rule: &Rule) -> Step {
+        if !rule.matches().iter().all(|one| self.matches(one, (chain, rule))) {
             return Step::Next;
         }
         match rule.target() {
@@ -157,7 +157,7 @@ impl Walk<'_> {
         }
     }
 
-    fn matches(&mut self, one: &Match) -> bool {
+    fn matches(&mut self, one: &Match, (chain, rule): (&str, &Rule)) -> bool {
         let packet = &self.packet;
         match one {
             Match::Source { range, not } => range.contains(&packet.source) != *not,
@@ -188,7 +188,13 @@ impl Walk<'_> {
                 self.remembered.insert(list.clone());
                 true
             }
-            Match::OneIn(count) => (self.chance)(*count),
+            Match::OneIn(_) | Match::Chance(_) => one.probability().is_some_and(|chance| (self.chance)(chance)),
+            Match::EveryNth(count) => {
+                let counted = self.inner.counted.entry(format!("{chain} {rule}")).or_default();
+                let is_turn = *counted == 0;
+                *counted = (*counted + 1) % count.max(&1);
+                is_turn
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Held {
     pub(super) sets: BTreeMap<Name, Arc<Set>>,
     /// Dynamic elements and their expiry.
     pub(super) remembered: BTreeMap<Name, BTreeMap<Key, u64>>,
+    /// The last number that the rule with a lookup in this map counted.
+    pub(super) counted: BTreeMap<Name, u32>,
     /// Match counters.
     pub(super) found: BTreeMap<Name, BTreeMap<Key, u64>>,
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use super::jhash;
 use super::packet::{End, Fate, Packet};
 use super::state::{Held, State};
 use crate::nft::{Base, BaseKind, Chain, Field, Hook, Key, Name, Part, Set, Statement, Value, Verdict};
@@ -277,24 +278,33 @@ impl Walk<'_> {
         }
     }
 
-    fn key(&mut self, fields: &[Field]) -> Key {
-        let parts: Vec<Part> = fields.iter().map(|field| self.part(*field)).collect();
+    /// The key of a lookup in a set of a table.
+    fn key(&mut self, table: &Name, set: &Name, fields: &[Field]) -> Key {
+        let parts: Vec<Part> = fields.iter().map(|field| self.part(table, set, *field)).collect();
         Key::new(&parts)
     }
 
-    fn part(&mut self, field: Field) -> Part {
+    fn part(&mut self, table: &Name, set: &Name, field: Field) -> Part {
         match field {
             Field::Source => Part::Address(self.packet.source),
             Field::Destination => Part::Address(self.packet.destination),
             Field::Protocol => Part::Protocol(self.packet.protocol),
             Field::DestinationPort => Part::Port(self.packet.port),
             Field::Random(below) => Part::Random((self.random)(below)),
+            Field::Incremental(below) => {
+                let counted = self.held(table).map(|held| held.counted.entry(set.clone()).or_default());
+                Part::Random(counted.map_or(0, |last| {
+                    *last = (*last + 1) % below;
+                    *last
+                }))
+            }
+            Field::SourceHash { below, seed } => Part::Random(jhash::below(self.packet.source, seed, below)),
         }
     }
 
     /// Looks up the packet in a set.
     fn lookup(&mut self, table: &Name, name: &Name, fields: &[Field]) -> Option<Value> {
-        let key = self.key(fields);
+        let key = self.key(table, name, fields);
         let (set, clock) = (self.find_set(table, name)?, self.state.clock);
         let remembered = self.held(table)?.remembered.get(name).and_then(|keys| keys.get(&key));
         if remembered.is_some_and(|forgotten| *forgotten > clock) {
@@ -343,7 +353,7 @@ impl Walk<'_> {
     }
 
     fn remember(&mut self, table: &Name, name: &Name, key: &[Field]) -> Option<Verdict> {
-        let key = self.key(key);
+        let key = self.key(table, name, key);
         let seconds = self.find_set(table, name)?.timeout?;
         let clock = self.state.clock;
         let keys = self.held(table)?.remembered.entry(name.clone()).or_default();

@@ -41,6 +41,12 @@ const LOCAL: u32 = 2;
 const EQUAL: u32 = 0;
 const NOT_EQUAL: u32 = 1;
 
+/// Kinds of `numgen`.
+const INCREMENTAL: u32 = 0;
+const RANDOM: u32 = 1;
+/// Kind of `hash`.
+const JENKINS: u32 = 0;
+
 /// IP protocol number of TCP.
 const TCP: u8 = 6;
 
@@ -166,42 +172,63 @@ pub(crate) fn named(w: &mut Writer, name: &str, body: impl FnOnce(&mut Writer)) 
 
 /// Loads the fields of a key into consecutive registers.
 fn load(w: &mut Writer, family: Family, key: &[Field]) {
+    let words = |field: &Field| u32::try_from(field.kind().len(family).div_ceil(4)).unwrap_or_default();
     let mut register = FIRST;
+    // The next register of 16 bytes behind the key, as `nft` has it.
+    let scratch = FIRST + key.iter().map(words).sum::<u32>().next_multiple_of(4);
     for field in key {
-        load_field(w, family, *field, register);
-        let words = field.kind().len(family).div_ceil(4);
-        register += u32::try_from(words).unwrap_or_default();
+        load_field(w, family, *field, (register, scratch));
+        register += words(field);
     }
 }
 
-fn load_field(w: &mut Writer, family: Family, field: Field, register: u32) {
+/// Loads a field into a register; what it is computed from into a scratch register.
+fn load_field(w: &mut Writer, family: Family, field: Field, (register, scratch): (u32, u32)) {
     let (source, destination, length) = match family {
         Family::Ip => (12, 16, 4),
         Family::Ip6 => (8, 24, 16),
     };
-    let mut payload = |base, offset, length| {
+    let payload = |w: &mut Writer, into, base, offset, length| {
         expression(w, "payload", |w| {
-            w.be32(1, register);
+            w.be32(1, into);
             w.be32(2, base);
             w.be32(3, offset);
             w.be32(4, length);
         });
     };
     match field {
-        Field::Source => payload(NETWORK_HEADER, source, length),
-        Field::Destination => payload(NETWORK_HEADER, destination, length),
-        Field::DestinationPort => payload(TRANSPORT_HEADER, 2, 2),
+        Field::Source => payload(w, register, NETWORK_HEADER, source, length),
+        Field::Destination => payload(w, register, NETWORK_HEADER, destination, length),
+        Field::DestinationPort => payload(w, register, TRANSPORT_HEADER, 2, 2),
         Field::Protocol => expression(w, "meta", |w| {
             w.be32(1, register);
             w.be32(2, PROTOCOL);
         }),
-        Field::Random(below) => expression(w, "numgen", |w| {
-            w.be32(1, register);
-            w.be32(2, below);
-            w.be32(3, 1);
-            w.be32(4, 0);
-        }),
+        Field::Random(below) => numgen(w, register, below, RANDOM),
+        Field::Incremental(below) => numgen(w, register, below, INCREMENTAL),
+        Field::SourceHash { below, seed } => {
+            payload(w, scratch, NETWORK_HEADER, source, length);
+            expression(w, "hash", |w| {
+                w.be32(1, scratch);
+                w.be32(2, register);
+                w.be32(3, length);
+                w.be32(4, below);
+                w.be32(5, seed);
+                w.be32(6, 0);
+                w.be32(7, JENKINS);
+            });
+        }
     }
+}
+
+/// A number below a bound.
+fn numgen(w: &mut Writer, register: u32, below: u32, kind: u32) {
+    expression(w, "numgen", |w| {
+        w.be32(1, register);
+        w.be32(2, below);
+        w.be32(3, kind);
+        w.be32(4, 0);
+    });
 }
 
 pub(crate) fn lookup(w: &mut Writer, set: &str, into: Option<u32>, negate: bool) {

@@ -6,6 +6,9 @@ use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use api::view::Service;
+use api::view::annotations::LAYER_7;
+
 use crate::cluster::{CaState, Change, SecretState};
 
 /// Numbers from which an object is chosen, part by part.
@@ -19,7 +22,7 @@ impl Choices {
 }
 
 pub(super) fn changes() -> impl Strategy<Value = Vec<Change>> {
-    let one = (0_u8..17, prop::collection::vec(any::<u8>(), 24));
+    let one = (0_u8..17, prop::collection::vec(any::<u8>(), 26));
     prop::collection::vec(one.prop_map(|(kind, numbers)| change(kind, &mut Choices(numbers))), 1..60)
 }
 
@@ -55,8 +58,13 @@ fn change(kind: u8, choices: &mut Choices) -> Change {
         8 => Change::ReferenceGrant(key, object(json!({ "spec": grant(choices) }), choices)),
         9 => Change::BackendTlsPolicy(key, object(json!({ "spec": policy(choices) }), choices)),
         10 => {
-            let key = choices.pick(&["a/x", "a/y", "b/x", "a/x-waypost", "b/x-waypost"]).into();
-            Change::Service(key, object(service(choices), choices))
+            let key = choices.pick(&["a/x", "a/x", "a/y", "b/x", "a/x-waypost", "b/x-waypost"]).into();
+            let mut service: Option<Arc<Service>> = object(service(choices), choices);
+            let layer_7 = choices.pick(&[None, None, Some("true"), Some("false")]);
+            if let (Some(service), Some(value)) = (&mut service, layer_7) {
+                Arc::make_mut(service).metadata.annotations = [(LAYER_7, value)].into_iter().collect();
+            }
+            Change::Service(key, service)
         }
         11 => {
             let labels = choices.pick(&[None, Some(vec![]), Some(vec![("team", "blue")]), Some(vec![("team", "red")])]);
@@ -153,13 +161,19 @@ fn parents(choices: &mut Choices) -> Value {
     let named = json!({ "name": "x", "sectionName": "l" });
     let set = json!({ "kind": "ListenerSet", "name": "x", "namespace": "a" });
     let port = json!({ "name": "y", "port": 443 });
-    let service = json!({ "group": "", "kind": "Service", "name": "x" });
+    let service = json!({ "group": "", "kind": "Service", "name": "x", "namespace": "a" });
+    let own = json!({ "group": "", "kind": "Service", "name": "y" });
+    let service_port = json!({ "group": "", "kind": "Service", "name": "x", "namespace": "a", "port": 80 });
+    let section = json!({ "group": "", "kind": "Service", "name": "x", "sectionName": "tls" });
     choices.pick(&[
         json!([one]),
         json!([named]),
         json!([set]),
         json!([one, set]),
         json!([named, port, service]),
+        json!([service]),
+        json!([service_port, own]),
+        json!([one, section]),
         json!([]),
     ])
 }
@@ -271,10 +285,12 @@ fn traffic_policy(choices: &mut Choices) -> Value {
 fn service(choices: &mut Choices) -> Value {
     json!({
         "spec": {
-            "type": choices.pick(&["ClusterIP", "ClusterIP", "ExternalName"]),
+            "type": choices.pick(&["ClusterIP", "ClusterIP", "ClusterIP", "ExternalName"]),
+            "clusterIP": choices.pick(&["10.0.0.1", "10.0.0.1", "10.0.0.2", "None"]),
             "ports": choices.pick(&[
                 json!([{ "port": 80 }, { "name": "tls", "port": 443, "appProtocol": "HTTPS" }]),
                 json!([{ "port": 80, "protocol": "UDP" }, { "port": 80, "appProtocol": "kubernetes.io/h2c" }]),
+                json!([{ "name": "tls", "port": 80, "appProtocol": "http" }, { "name": "b", "port": 81 }]),
             ]),
         },
         "status": { "loadBalancer": { "ingress": choices.pick(&[

@@ -11,10 +11,13 @@ use crate::cluster::{
     Change, ClassState, Cluster, GatewayState, ListenerSetState, Options, PolicyState, RouteState, Touched,
     TrafficPolicyState,
 };
-use crate::model::{GatewayConfig, ListenerConfig, ListenerId, RouteId, RouteKind};
+use crate::model::{
+    Clients, GatewayConfig, ListenerConfig, ListenerId, ListenerProtocol, MeshConfig, Place, RouteId, RouteKind,
+    ServicePortId,
+};
 
 /// The hostnames of a route at a listener, its state, and what policies make of it there.
-type Attachment = (Vec<Arc<str>>, RouteState, Option<RouteState>);
+type Attachment = (Vec<Arc<str>>, RouteState, RouteState);
 
 /// All that can be seen of a cluster.
 #[derive(PartialEq, Debug)]
@@ -26,7 +29,8 @@ struct Seen {
     traffic_policies: BTreeMap<Arc<str>, TrafficPolicyState>,
     routes: BTreeMap<RouteId, RouteState>,
     configs: BTreeMap<Arc<str>, Arc<GatewayConfig>>,
-    attached: BTreeMap<(ListenerId, RouteId), Attachment>,
+    meshes: BTreeMap<Arc<str>, Arc<MeshConfig>>,
+    attached: BTreeMap<(Place, RouteId), Attachment>,
 }
 
 impl Seen {
@@ -39,17 +43,25 @@ impl Seen {
             let sets = keys().map(Some).chain([None]);
             sets.flat_map(move |set| {
                 let gateway = Arc::clone(&gateway);
-                ["l", "m", "n"].map(|name| ListenerId {
-                    gateway: Arc::clone(&gateway),
-                    set: set.clone(),
-                    name: name.into(),
+                ["l", "m", "n"].map(|name| {
+                    let id = ListenerId { gateway: Arc::clone(&gateway), set: set.clone(), name: name.into() };
+                    Place::Listener(id)
                 })
             })
         });
-        for listener in parents {
-            for (id, state, hostnames) in cluster.attached(&listener) {
-                let served = cluster.with_policies(&listener, id);
-                attached.insert((listener.clone(), id.clone()), (hostnames.to_vec(), state.clone(), served));
+        let services = ["a/x", "a/y", "b/x", "b/y"].into_iter().map(Arc::<str>::from).flat_map(|service| {
+            let clients = ["a", "b"].map(|namespace| Clients::Namespace(namespace.into()));
+            clients.into_iter().chain([Clients::All]).flat_map(move |clients| {
+                [80, 81, 443].map(|port| {
+                    let (service, clients) = (Arc::clone(&service), clients.clone());
+                    Place::ServicePort(ServicePortId { service, port, clients })
+                })
+            })
+        });
+        for place in parents.chain(services) {
+            for (id, state, hostnames) in cluster.attached(&place) {
+                let served = cluster.with_policies(&place, id).unwrap_or_else(|| state.clone());
+                attached.insert((place.clone(), id.clone()), (hostnames.to_vec(), state.clone(), served));
             }
         }
         Self {
@@ -65,6 +77,7 @@ impl Seen {
                 .collect(),
             routes,
             configs: cluster.configs().map(|config| (Arc::clone(&config.key), Arc::clone(config))).collect(),
+            meshes: cluster.mesh_configs().map(|config| (Arc::clone(&config.service), Arc::clone(config))).collect(),
             attached,
         }
     }
@@ -74,13 +87,39 @@ impl Seen {
         all.map(|listener| (listener.id.clone(), Arc::clone(listener))).collect()
     }
 
+    /// A port is served as routes are attached to it, and the other way round.
+    fn check_places(&self) {
+        for (place, route) in self.attached.keys() {
+            let Place::ServicePort(ServicePortId { service, port, clients }) = place else { continue };
+            let ports = self.meshes.get(service).map(|config| &config.ports[..]).unwrap_or_default();
+            let found = ports.iter().find(|one| one.number == *port).and_then(|one| one.places.get(clients));
+            let expected = match route.kind {
+                RouteKind::Http | RouteKind::Grpc => ListenerProtocol::Http,
+                RouteKind::Tls => ListenerProtocol::TlsPassthrough,
+                _ => ListenerProtocol::Tcp,
+            };
+            assert_eq!(found, Some(&expected), "{route:?} at {place:?}");
+            let of_others = self.attached.keys().filter(|(other, id)| other == place && id.kind != route.kind);
+            assert_eq!(of_others.count(), 0, "one kind of routes at {place:?}");
+        }
+        for config in self.meshes.values() {
+            for (port, clients) in config.ports.iter().flat_map(|port| port.places.keys().map(move |one| (port, one))) {
+                let service = Arc::clone(&config.service);
+                let place = ServicePortId { service, port: port.number, clients: clients.clone() }.into();
+                let has_routes = self.attached.keys().any(|(one, _)| *one == place);
+                assert!(has_routes || *clients == Clients::All, "no route at {place:?}");
+            }
+        }
+    }
+
     /// The number of attached routes, counted from the states of the routes.
     fn check_counts(&self) {
         let own = self.gateways.values().flat_map(|state| &state.listeners);
         let all = own.chain(self.sets.values().flat_map(|state| &state.listeners));
         for listener in all {
             let leads_there = |state: &&RouteState| {
-                state.parents.iter().flat_map(|parent| &parent.listeners).any(|(id, _)| *id == listener.id)
+                let mut places = state.parents.iter().flat_map(|parent| &parent.places);
+                places.any(|(place, _)| place.listener() == Some(&listener.id))
             };
             let count = self.routes.values().filter(leads_there).count();
             assert_eq!(listener.attached_routes, count, "attachedRoutes of {:?}", listener.id);
@@ -100,6 +139,7 @@ fn check_touched(before: &Seen, after: &Seen, touched: &Touched) {
     let traffic_policies = differing(&before.traffic_policies, &after.traffic_policies);
     assert_eq!(touched.traffic_policies, traffic_policies, "traffic policies");
     assert_eq!(touched.routes, differing(&before.routes, &after.routes), "routes");
+    assert_eq!(touched.mesh, differing(&before.meshes, &after.meshes), "Services at layer 7");
     assert_eq!(touched.configs, differing(&before.configs, &after.configs), "configs");
     let missed =
         |one: BTreeSet<Arc<str>>, touched: &BTreeSet<Arc<str>>| one.difference(touched).cloned().collect::<Vec<_>>();
@@ -107,13 +147,13 @@ fn check_touched(before: &Seen, after: &Seen, touched: &Touched) {
     assert_eq!(missed(differing(&before.sets, &after.sets), &touched.sets), [], "sets");
     let content = |seen: &Seen| -> BTreeMap<_, _> {
         let content = |state: &RouteState| (state.rules.clone(), state.stream.clone(), Arc::clone(&state.created));
-        let of = |(hosts, state, served): &Attachment| (hosts.clone(), content(state), served.as_ref().map(content));
+        let of = |(hosts, state, served): &Attachment| (hosts.clone(), content(state), content(served));
         seen.attached.iter().map(|(key, attachment)| (key.clone(), of(attachment))).collect()
     };
     let route_changes = differing(&content(before), &content(after));
-    assert_eq!(touched.route_changes, route_changes, "routes of listeners");
+    assert_eq!(touched.route_changes, route_changes, "routes of places");
     let mut listeners = differing(&before.listeners(), &after.listeners());
-    listeners.extend(route_changes.into_iter().map(|(listener, _)| listener));
+    listeners.extend(route_changes.into_iter().filter_map(|(place, _)| place.listener().cloned()));
     assert_eq!(listeners.difference(&touched.listeners).collect::<Vec<_>>(), Vec::<&ListenerId>::new(), "listeners");
 }
 
@@ -162,6 +202,7 @@ proptest! {
             fresh.apply_all(objects.values().cloned());
             prop_assert_eq!(&after, &Seen::of(&fresh));
             after.check_counts();
+            after.check_places();
             check_touched(&before, &after, &touched);
             before = after;
         }

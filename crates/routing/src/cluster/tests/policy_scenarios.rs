@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::world::{World, short};
-use crate::cluster::CaState;
+use crate::cluster::{Ancestor, CaState};
 use crate::model::{BackendTls, InvalidTarget, RouteKind, SubjectName, Target};
 
 /// A Service `tls` with ports `one` and `two`, and a route to both.
@@ -65,7 +65,7 @@ fn a_policy_leads_to_tls_and_has_the_gateway_as_its_ancestor() {
     assert_eq!(hostnames(&world), ["a.test", "a.test"]);
     assert_eq!((touched.policies.len(), touched.route_changes.len()), (1, 1));
     let state = world.policy("p");
-    assert_eq!(state.ancestors, ["infra/gw".into()]);
+    assert_eq!(state.ancestors, [Ancestor::gateway(&"infra/gw".into())]);
     assert_eq!((short(&state.accepted).as_str(), state.generation), ("True/Accepted", 4));
     let found = tls(&world)[0].clone().expect("valid").expect("TLS");
     assert_eq!((&found.authorities[..], found.verify), (&["infra/ca".into()][..], true));
@@ -198,6 +198,7 @@ fn policies_apply_to_tls_routes_where_tls_ends() {
         let stream = world.route(RouteKind::Tls, "t").stream.clone().expect("a rule");
         let Target::Service(found) = &stream.backends[0].target else { panic!("{stream:?}") };
         assert_eq!(found.tls.as_ref().map(|tls| &*tls.hostname), expected);
-        assert_eq!(world.policy("p").ancestors, ["infra/gw".into(), "infra/tls-gw".into()]);
+        let ancestors = ["infra/gw", "infra/tls-gw"].map(|key| Ancestor::gateway(&key.into()));
+        assert_eq!(world.policy("p").ancestors, ancestors);
     }
 }

@@ -56,7 +56,7 @@ fn the_first_step_that_leaves_no_listener_gives_the_reason() {
         world.put("HTTPRoute", key, route(json!([parent]), json!(["a.test"]), web()));
         assert_eq!(accepted(&world, RouteKind::Http, key), expected, "{parent} of {key}");
         let is_attached = expected == "True/Accepted";
-        assert_eq!(!world.parent(RouteKind::Http, key).listeners.is_empty(), is_attached);
+        assert_eq!(!world.parent(RouteKind::Http, key).places.is_empty(), is_attached);
         let count: usize = world.state("gw").listeners.iter().map(|listener| listener.attached_routes).sum();
         assert_eq!(count > 0, is_attached);
     }
@@ -71,7 +71,7 @@ fn parents_that_are_not_ours_are_left_out() {
         json!({ "gatewayClassName": "foreign", "listeners": [listener("web", 80, "HTTP", "All")] }),
     );
     let parents =
-        json!([{ "name": "foreign" }, { "name": "missing" }, { "group": "", "kind": "Service", "name": "web" }]);
+        json!([{ "name": "foreign" }, { "name": "missing" }, { "group": "example.com", "kind": "Service", "name": "web" }]);
     world.put("HTTPRoute", "r", route(parents, json!([]), web()));
     assert_eq!(world.route(RouteKind::Http, "r").parents, []);
     world.gateway("missing", json!([listener("web", 80, "HTTP", "All")]));
@@ -120,7 +120,7 @@ fn hostnames_of_a_listener_are_those_that_intersect() {
         world.gateway("gw", json!([only]));
         world.put("HTTPRoute", "r", route(json!([{ "name": "gw" }]), json!(hostnames), web()));
         let parent = world.parent(RouteKind::Http, "r");
-        let found: Vec<_> = parent.listeners[0].1.iter().map(|host| &**host).collect();
+        let found: Vec<_> = parent.places[0].1.iter().map(|host| &**host).collect();
         assert_eq!(found, expected, "{own}");
     }
 }

@@ -93,7 +93,9 @@ fn the_most_specific_target_of_a_setting_wins() {
         world.delete("TrafficPolicy", name);
     }
     assert_eq!(
-        world.0.with_policies(&listener("l"), &crate::model::RouteId { kind: RouteKind::Http, key: key("apps/r") }),
+        world
+            .0
+            .with_policies(&listener("l").into(), &crate::model::RouteId { kind: RouteKind::Http, key: key("apps/r") }),
         None
     );
 }

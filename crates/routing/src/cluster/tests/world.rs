@@ -114,7 +114,7 @@ impl World {
     /// A route as it is served at a listener.
     pub(super) fn at(&self, listener: &ListenerId, kind: RouteKind, name: &str) -> RouteState {
         let id = RouteId { kind, key: key(name) };
-        self.0.with_policies(listener, &id).unwrap_or_else(|| self.route(kind, name).clone())
+        self.0.with_policies(&listener.clone().into(), &id).unwrap_or_else(|| self.route(kind, name).clone())
     }
 
     /// Names of the listeners that are served.

@@ -31,6 +31,8 @@ const LINES: usize = 12;
 pub(super) const CORE: &str = "/api/v1/namespaces/default";
 /// Its Deployments.
 pub(super) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+/// Its HTTPRoutes.
+pub(super) const HTTP_ROUTES: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes";
 
 /// The deadline of an act.
 #[derive(Clone, Copy, Debug)]

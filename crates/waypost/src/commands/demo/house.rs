@@ -41,7 +41,7 @@ pub(super) fn exec(arguments: &Arguments) -> anyhow::Result<()> {
     }
     if arguments.output == Output::Text {
         tell::line(&format!(
-            "All ten acts were seen, in {:.1} s. Processes, namespaces, rules and files of the demo are gone.",
+            "All eleven acts were seen, in {:.1} s. Processes, namespaces, rules and files of the demo are gone.",
             begun.elapsed().as_secs_f64()
         ));
     }
@@ -100,7 +100,7 @@ impl Group {
 
     fn remove(self) -> anyhow::Result<()> {
         let removed = self.groups.end(&self.name, STOP_TIMEOUT).map(drop);
-        removed.context("act 10 of 10, the end: the control group of the demo is left")
+        removed.context("act 11 of 11, the end: the control group of the demo is left")
     }
 }
 

@@ -14,7 +14,7 @@ use anyhow::ensure;
 use kernel::namespace;
 use parking_lot::Mutex;
 
-use super::acts::Tally;
+use super::seen::Tally;
 use super::{http, picture};
 
 /// Delay between continuous requests.

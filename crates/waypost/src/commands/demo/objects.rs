@@ -8,6 +8,10 @@ const PORT: u16 = 8080;
 const GOES_ON: u16 = 2;
 /// The target of the Service `archive`.
 pub(super) const ARCHIVE: &str = "archive.example.com";
+/// The Deployment, the Service and the label of the canary.
+pub(super) const NEXT: &str = "images-next";
+/// The route of the canary.
+pub(super) const ROUTE: &str = "images-canary";
 
 /// The Pod of a backend: this program.
 fn pod(program: &str, version: &str) -> Value {
@@ -32,14 +36,23 @@ fn pod(program: &str, version: &str) -> Value {
 
 /// The Deployment of the backend, of this version.
 pub(super) fn deployment(program: &str, version: &str) -> Value {
+    replicas("images", 3, pod(program, version))
+}
+
+/// The Deployment of the canary: one Pod of the next version.
+pub(super) fn next(program: &str) -> Value {
+    replicas(NEXT, 1, pod(program, "v3"))
+}
+
+fn replicas(app: &str, count: u8, pod: Value) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": "images"},
+        "metadata": {"name": app},
         "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": {"app": "images"}},
+            "replicas": count,
+            "selector": {"matchLabels": {"app": app}},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": {"metadata": {"labels": {"app": "images"}}, "spec": pod(program, version)},
+            "template": {"metadata": {"labels": {"app": app}}, "spec": pod},
         },
     })
 }
@@ -87,10 +100,31 @@ pub(super) fn sticky() -> Value {
     service("images-sticky", &to_images(&json!({"sessionAffinity": "ClientIP"})))
 }
 
+/// A Service for the Pods of the canary.
+pub(super) fn next_images() -> Value {
+    service(NEXT, &to_images(&json!({"selector": {"app": NEXT}})))
+}
+
+/// The HTTPRoute of the Service `images` that sends this share of its requests to the canary, in percent.
+pub(super) fn canary(weight: usize) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": {"name": ROUTE},
+        "spec": {
+            "parentRefs": [{"group": "", "kind": "Service", "name": "images", "port": 80}],
+            "rules": [{"backendRefs": [
+                {"name": "images", "port": 80, "weight": 100 - weight}, {"name": NEXT, "port": 80, "weight": weight},
+            ]}],
+        },
+    })
+}
+
 /// A CNAME for an external name.
 pub(super) fn archive() -> Value {
     service("archive", &json!({"type": "ExternalName", "externalName": ARCHIVE}))
 }
 
 /// The names of all Services of the demo.
-pub(super) const SERVICES: [&str; 5] = ["images", "images-outside", "images-direct", "images-sticky", "archive"];
+pub(super) const SERVICES: [&str; 6] = ["images", "images-outside", "images-direct", "images-sticky", "archive", NEXT];
+/// The names of its Deployments.
+pub(super) const DEPLOYMENTS: [&str; 2] = ["images", NEXT];

@@ -18,14 +18,16 @@ use kernel::process::{Identity, Signal};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::acts::{Seen, Tally, judge};
-use super::cluster::{CORE, Cluster, DEPLOYMENTS, Deadline, addresses, frontend, is_ready, name, names};
+use super::cluster::{CORE, Cluster, DEPLOYMENTS, Deadline, HTTP_ROUTES, addresses, frontend, is_ready, name, names};
 use super::load::{Load, ask_many, is_there};
+use super::seen::{Seen, Tally, judge};
 use super::{http, objects, stage};
 use crate::commands::dig::query;
 
 /// Requests that show whether all Pods are reached: the probability that one is missed by chance is 1e-10.
 const MANY: usize = 60;
+/// The share of the requests that the canary gets, in percent.
+const CANARY: usize = 20;
 /// The domain of the demo's namespace.
 const DOMAIN: &str = "default.svc.cluster.local.";
 /// The port of the visitor, and of every backend.
@@ -79,7 +81,8 @@ impl Play {
             7 => self.affinity(deadline).await,
             8 => self.update(deadline).await,
             9 => self.kill(deadline).await,
-            10 => self.tear_down(deadline).await,
+            10 => self.canary(deadline).await,
+            11 => self.tear_down(deadline).await,
             other => bail!("there is no act {other}"),
         }
     }
@@ -231,12 +234,46 @@ impl Play {
         })
     }
 
+    async fn canary(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
+        self.cluster.create(DEPLOYMENTS, &objects::next(&self.program)).await?;
+        let canary = frontend(&self.cluster.serve(&objects::next_images()).await?)?;
+        let pods = loop {
+            let pods = self.cluster.pods(objects::NEXT).await?;
+            if !pods.is_empty() && pods.iter().all(is_ready) {
+                break names(&pods);
+            }
+            ensure!(deadline.wait_retry().await, "{}", pods.first().map_or_else(|| "no canary".to_owned(), state));
+        };
+        let ((_, from), to) = (had(&self.visitor)?, had(&self.images)?);
+        // A route to a Service without endpoints would fail requests.
+        until_there(&from, canary, deadline).await?;
+        let clients = self.clients()?;
+        let ask = || {
+            let from = from.clone();
+            async move { anyhow::Ok(spawn_blocking(move || ask_many(&from, to, MANY)).await??) }
+        };
+        self.cluster.create(HTTP_ROUTES, &objects::canary(CANARY)).await?;
+        let is_asked = |tally: &Tally| tally.pods.keys().any(|pod| pods.contains(pod));
+        // The first of them may be sent before the route is in force.
+        while !is_asked(&ask().await?) && deadline.wait_retry().await {}
+        let split = ask().await?;
+        self.cluster.delete(&format!("{HTTP_ROUTES}/{}", objects::ROUTE)).await?;
+        let mut after = ask().await?;
+        while is_asked(&after) && deadline.wait_retry().await {
+            after = ask().await?;
+        }
+        let during = finish(clients).await?;
+        Ok(Seen::Canary { weight: CANARY, pods, split, during, after })
+    }
+
     async fn tear_down(&mut self, deadline: Deadline) -> anyhow::Result<Seen> {
         let (images, (_, visitor)) = (had(&self.images)?, had(&self.visitor)?);
         for service in objects::SERVICES {
             self.cluster.delete(&format!("{CORE}/services/{service}")).await?;
         }
-        self.cluster.delete(&format!("{DEPLOYMENTS}/images")).await?;
+        for deployment in objects::DEPLOYMENTS {
+            self.cluster.delete(&format!("{DEPLOYMENTS}/{deployment}")).await?;
+        }
         // While the visitor still exists.
         let (mut answers, mut known) = (true, true);
         while (answers || known) && deadline.wait_retry().await {

@@ -10,9 +10,10 @@ use anyhow::{Context as _, anyhow, bail};
 use tokio::net::unix::pipe::Receiver;
 
 use super::Arguments;
-use super::acts::{ACTS, judge};
+use super::acts::ACTS;
 use super::cluster::{self, Cluster, Deadline};
 use super::play::Play;
+use super::seen::judge;
 use super::tell::Teller;
 use crate::commands::server;
 

@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use kernel::Family;
 use kernel::nft::{Batch, Change, Counter, Dump, Key, Monitor, Nft, NftError, Part};
 use parking_lot::Mutex;
-use plan::{Frontend, LocalDetector, Options, Plan, Planner, PortKey, Update};
+use plan::{Frontend, LocalDetector, Options, Plan, Planner, PortKey, RedirectedFrontends, Update};
 use serde_json::{Value, from_value};
 
 use cli::doctor::{Cluster, Measured, Rules, Unmeasured};
@@ -39,7 +39,9 @@ pub(super) fn compare(
         tables.insert(family, kernel.dump(family, nft::TABLE).map_err(unreadable)?);
     }
     for masquerade_all in [false, true] {
-        let plan = plan(cluster, options(node, masquerade_all, &tables), machine.clone());
+        let mut plan = plan(cluster, options(node, masquerade_all, &tables), machine.clone());
+        let redirects = nft::redirected_cluster_ips(plan.plan(), &tables, machine);
+        plan.update(Update::Redirects(Arc::new(redirects)));
         let changes = difference(&tables, plan.plan())?;
         let replaced = |change: &Change| match change {
             Change::AddTable(family, ..) => tables.get(family).is_some_and(Option::is_some),
@@ -91,9 +93,15 @@ pub(super) fn plan(cluster: &Cluster, options: Options, machine: BTreeSet<IpAddr
     planner
 }
 
-/// The Service of the rules of a port. Redirected ports have none: the listeners of the gateway are not known here.
-pub(super) fn owner(key: &PortKey) -> String {
-    if key.redirected { key.to_string() } else { key.service.to_string() }
+/// The Service of the rules of a port. Redirected load-balancer addresses and ports of leaders have none: the listeners of the
+/// gateway and the holders of Leases are not known here.
+pub(super) fn owner(plan: &Plan, key: &PortKey) -> String {
+    let is_led = plan.ports.get(key).is_some_and(|port| port.balancing.is_exclusive());
+    match key.redirected {
+        Some(RedirectedFrontends::LoadBalancer) => key.to_string(),
+        _ if is_led => key.to_string(),
+        Some(RedirectedFrontends::ClusterIp) | None => key.service.to_string(),
+    }
 }
 
 /// What the backend would write.
@@ -193,7 +201,7 @@ impl Places {
         for (key, port) in &plan.ports {
             let family = if key.family == api::ip::Family::V4 { Family::Ip } else { Family::Ip6 };
             let mut add = |by_node_port, parts: &[Part], frontend: String| {
-                let (start, service) = (Key::new(parts).start, owner(key));
+                let (start, service) = (Key::new(parts).start, owner(plan, key));
                 places.push(Place { family, by_node_port, start, service, frontend });
             };
             let number = Part::Protocol(key.protocol.number());
@@ -308,11 +316,35 @@ pub(super) mod tests {
         let protocol = plan::Protocol::Tcp;
         for direct in [None, Some(ServicePortName { service: "default/api".into(), port: "".into() })] {
             let (service, port, backends) = ("default/web".into(), "".into(), direct.iter().cloned().collect());
-            let redirect = Redirect { service, port, protocol, listener, direct, backends };
+            let frontends = RedirectedFrontends::LoadBalancer;
+            let redirect = Redirect { service, port, protocol, frontends, listener, direct, backends };
             let rules = compared(&mut written_with(&cluster, false, &[redirect]), &cluster);
             assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web/TCP at the gateway"], "{rules:?}");
             assert!(rules.whole.is_empty(), "{rules:?}");
         }
+    }
+
+    #[test]
+    fn s54_a_cluster_ip_at_layer_7_is_as_it_should_be_while_it_leads_to_this_machine() {
+        let cluster = cluster();
+        let redirect = Redirect {
+            service: "default/web".into(),
+            port: "".into(),
+            protocol: plan::Protocol::Tcp,
+            frontends: RedirectedFrontends::ClusterIp,
+            listener: "192.0.2.11:42000".parse().expect("an address"),
+            direct: None,
+            backends: BTreeSet::new(),
+        };
+        let mut kernel = written_with(&cluster, false, &[redirect]);
+        let of = |kernel: &mut Fake, machine: &str| {
+            let machine = [machine.parse().expect("an address")].into();
+            compare(kernel, &cluster, "n1", &machine).expect("measured")
+        };
+        let rules = of(&mut kernel, "192.0.2.11");
+        assert!(rules.whole.is_empty() && rules.of.is_empty(), "{rules:?}");
+        let rules = of(&mut kernel, "192.0.2.12");
+        assert_eq!(rules.of.keys().collect::<Vec<_>>(), ["default/web"], "not an address of this machine: {rules:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use kernel::Family;
 use kernel::iptables::{Iptables, IptablesError, Match, Name, Rule, Saved, Script, State, Step, Table, Target};
 use parking_lot::Mutex;
-use plan::{LocalDetector, NodePortAddresses, Options, Plan};
+use plan::{DataPlane, LocalDetector, NodePortAddresses, Options, Plan};
 
 use super::rules::{owner, plan};
 
@@ -77,6 +77,7 @@ fn guesses(node: &str, saved: &BTreeMap<Family, Saved>) -> Vec<Options> {
                 masquerade_all,
                 local: LocalDetector::Ranges(ranges.clone()),
                 node_port_addresses: node_port_addresses.clone(),
+                data_plane: DataPlane::Iptables,
                 ..Options::default()
             });
         }
@@ -210,9 +211,9 @@ impl Owners {
                 let Some((_, rest)) = line.split_once(" -A ") else { continue };
                 let (chain, rule) = rest.split_once(' ').unwrap_or((rest, ""));
                 if SHARED.contains(&chain) {
-                    rules.insert((chain.to_owned(), rule.to_owned()), owner(key));
+                    rules.insert((chain.to_owned(), rule.to_owned()), owner(plan, key));
                 } else {
-                    chains.insert(chain.to_owned(), owner(key));
+                    chains.insert(chain.to_owned(), owner(plan, key));
                 }
             }
         }

@@ -10,6 +10,7 @@ use crate::field::Errors;
 use crate::ip::Family;
 use crate::kind::Rules;
 use crate::kinds::service::KIND;
+use crate::node_port_range::NodePortRange;
 use crate::status::Status;
 use crate::value::ValueExt as _;
 
@@ -84,6 +85,10 @@ impl Claims for Pool {
 
     fn release_port(&mut self, port: u16) {
         assert!(self.ports.remove(&port), "{port} was not claimed");
+    }
+
+    fn reserve_ports(&mut self, _namespace: &str, _range: Option<NodePortRange>) -> Result<(), ClaimError> {
+        unreachable!("a Service reserves no ports")
     }
 }
 

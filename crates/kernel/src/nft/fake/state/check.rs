@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::Held;
 use crate::Family;
 use crate::nft::key::packed_len;
-use crate::nft::{Base, BaseKind, Field, Hook, Key, Name, Set, SetValue, Statement, Type, Value, Verdict};
+use crate::nft::{Base, BaseKind, Hook, Key, Name, Set, SetValue, Statement, Type, Value, Verdict};
 
 /// Maximum depth of jumps.
 const DEPTH: usize = 16;
@@ -65,7 +65,7 @@ pub(super) fn statement(held: &Held, statement: &Statement) -> Result<(), Errno>
         let set = held.sets.get(name).ok_or(Errno::NOENT)?;
         let types = key.iter().map(|field| field.kind());
         ensure(types.eq(set.key.iter().copied()), Errno::INVAL)?;
-        ensure(!key.contains(&Field::Random(0)), Errno::RANGE)?;
+        ensure(key.iter().all(|field| field.bound() != Some(0)), Errno::RANGE)?;
         let address_and_port = [Type::Address, Type::Port];
         let fits = match (statement, &set.value) {
             (Statement::In { .. } | Statement::Remember { .. }, SetValue::Nothing) => true,

@@ -1,0 +1,3 @@
+module waypost.test/echo-advanced
+
+go 1.26
