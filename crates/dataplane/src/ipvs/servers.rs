@@ -116,7 +116,9 @@ pub(super) fn text(port_servers: &PortServers) -> String {
         let at = SocketAddr::new(server.ip, server.port);
         let stays = wanted.settings.persistence.map(|seconds| format!(" -p {seconds}")).unwrap_or_default();
         lines.push(format!("-A {kind} {at} -s {}{stays}\n", wanted.settings.scheduler));
-        lines.extend(wanted.destinations.iter().map(|(to, weight)| format!("-a {kind} {at} -r {to} -m -w {weight}\n")));
+        let weighted = |weight: u32| if weight == WEIGHT { String::new() } else { format!(" -w {weight}") };
+        let destinations = wanted.destinations.iter();
+        lines.extend(destinations.map(|(to, weight)| format!("-a {kind} {at} -r {to} -m{}\n", weighted(*weight))));
     }
     lines.concat()
 }
