@@ -196,6 +196,8 @@ impl Served {
             let answer = match object["kind"].as_str() {
                 // The spec of a Pod stays, with what admission added to it.
                 Some("Pod") => session.merge(&path, &json!({ "metadata": object["metadata"] })),
+                // Kubernetes updates no Lease unconditionally.
+                Some("Lease") => session.merge(&path, object),
                 _ => session.put(&path, object),
             };
             let answer = if answer.code == 404 { session.post(&collection, object) } else { answer };

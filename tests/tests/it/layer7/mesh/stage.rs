@@ -56,7 +56,7 @@ impl Mesh {
         let address = {
             let mut addresses = self.addresses.lock();
             let number = addresses.len() + 1;
-            let new = || [format!("10.96.9.{number}"), format!("fd00:10:96::9:{number}")];
+            let new = || [format!("10.96.9.{number}"), format!("fd00:10:96::9{number:02}")];
             addresses.entry(name.to_owned()).or_insert_with(new).clone()
         };
         let [v4, v6] = address;
