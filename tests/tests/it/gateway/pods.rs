@@ -51,6 +51,8 @@ pub(crate) fn serve_h2(pod: &Pod, port: u16) {
         runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
             while let Ok((stream, _)) = listener.accept().await {
+                // Otherwise the end of each response waits for a delayed acknowledgement.
+                stream.set_nodelay(true).expect("a connection");
                 let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                 let name = name.clone();
                 let service = service_fn(move |request| echo(name.clone(), request));
@@ -97,6 +99,9 @@ fn answer(mut stream: impl Read + Write, name: &str, heard: &Heard) -> Option<()
         }
         write!(stream, "HTTP/1.1 200 OK\r\nX-Pod: {name}\r\nContent-Length: {}\r\n\r\n{head}", head.len()).ok()?;
         stream.flush().ok()?;
+        if lower.contains("\r\nconnection: close\r\n") {
+            return Some(());
+        }
     }
 }
 

@@ -12,8 +12,8 @@ use super::stage::{Connection, Mesh, Spoken};
 
 /// The Pods of the Service.
 const PODS: usize = 10;
-/// Calls on one connection.
-const CALLS: usize = 5000;
+/// Calls on one connection: one after the other, and several at once, when chance has a part in it.
+const CALLS: [(usize, usize); 2] = [(1, 1000), (16, 5000)];
 /// How far the share of a Pod may be from an equal share, in percent of it.
 const TOLERANCE: usize = 5;
 
@@ -30,13 +30,13 @@ fn s54_one_grpc_connection_reaches_ten_pods_equally() {
     mesh.until_balanced(&client, "web", Spoken::Http2);
     for family in Family::BOTH {
         let grpc = Grpc::connect(&client, mesh.address("web", family));
-        for at_once in [1, 16] {
-            let pods = grpc.calls(CALLS, at_once).expect("every call succeeds");
+        for (at_once, calls) in CALLS {
+            let pods = grpc.calls(calls, at_once).expect("every call succeeds");
             assert_eq!(pods.len(), PODS, "{pods:?}");
-            let share = CALLS / PODS;
+            let share = calls / PODS;
             let tolerated = share * TOLERANCE / 100;
             for (pod, count) in &pods {
-                assert!(count.abs_diff(share) <= tolerated, "{pod} got {count} of {CALLS} calls: {pods:?}");
+                assert!(count.abs_diff(share) <= tolerated, "{pod} got {count} of {calls} calls: {pods:?}");
             }
         }
     }
@@ -76,29 +76,58 @@ impl Count {
     }
 }
 
+/// Replaces the Pods of a Service one by one while requests go on.
+fn replace_pods(mesh: &Mesh, (name, spoken): (&str, Spoken), count: &Count, pods: &mut Vec<Pod>) {
+    for turn in 4..10 {
+        let gone = pods.remove(0);
+        pods.push(mesh.backend(&format!("{name}-{turn}"), spoken));
+        mesh.endpoints(name, pods);
+        count.until_used(&format!("{name}-{turn}"));
+        // A Pod that ends is no endpoint first, and serves what has been sent to it.
+        count.until_unused(gone.name(), 200);
+        gone.delete();
+    }
+    assert!(count.all.load(Relaxed) > 1000, "there was load");
+}
+
+fn four(mesh: &Mesh, name: &str, spoken: Spoken) -> Vec<Pod> {
+    let pods: Vec<Pod> = (0..4).map(|number| mesh.backend(&format!("{name}-{number}"), spoken)).collect();
+    mesh.endpoints(name, &pods);
+    pods
+}
+
 #[test]
-fn s54_endpoints_that_come_and_go_cost_no_request() {
+fn s54_endpoints_that_come_and_go_cost_no_call() {
     let mesh = Mesh::new();
     mesh.opted_in("grpc", "grpc");
-    mesh.opted_in("web", "http");
-    let [mut grpc, mut web] = [Spoken::Http2, Spoken::Http1].map(|spoken| {
-        let prefix = if spoken == Spoken::Http2 { "grpc" } else { "web" };
-        (0..4).map(|number| mesh.backend(&format!("{prefix}-{number}"), spoken)).collect::<Vec<_>>()
-    });
-    mesh.endpoints("grpc", &grpc);
-    mesh.endpoints("web", &web);
+    let mut pods = four(&mesh, "grpc", Spoken::Http2);
     let client = mesh.client("client", "default");
     mesh.until_balanced(&client, "grpc", Spoken::Http2);
-    mesh.until_balanced(&client, "web", Spoken::Http1);
     let (is_over, count) = (AtomicBool::new(false), Count::default());
     let calling = Grpc::connect(&client, mesh.address("grpc", Family::V4));
-    let mut asking = Connection::open(&client, mesh.address("web", Family::V6)).expect("a connection");
     std::thread::scope(|scope| {
         let calls = scope.spawn(|| {
             while !is_over.load(Relaxed) {
                 count.add(&calling.calls(40, 8).expect("every call succeeds"));
             }
         });
+        let over = Over(&is_over);
+        replace_pods(&mesh, ("grpc", Spoken::Http2), &count, &mut pods);
+        drop(over);
+        calls.join().expect("no call failed");
+    });
+}
+
+#[test]
+fn s54_endpoints_that_come_and_go_cost_no_request() {
+    let mesh = Mesh::new();
+    mesh.opted_in("web", "http");
+    let mut pods = four(&mesh, "web", Spoken::Http1);
+    let client = mesh.client("client", "default");
+    mesh.until_balanced(&client, "web", Spoken::Http1);
+    let (is_over, count) = (AtomicBool::new(false), Count::default());
+    let mut asking = Connection::open(&client, mesh.address("web", Family::V4)).expect("a connection");
+    std::thread::scope(|scope| {
         let requests = scope.spawn(|| {
             while !is_over.load(Relaxed) {
                 let page = asking.exchange("/").expect("the connection stays open");
@@ -107,20 +136,8 @@ fn s54_endpoints_that_come_and_go_cost_no_request() {
             }
         });
         let over = Over(&is_over);
-        for turn in 4..10 {
-            for (name, pods, spoken) in [("grpc", &mut grpc, Spoken::Http2), ("web", &mut web, Spoken::Http1)] {
-                let gone = pods.remove(0);
-                pods.push(mesh.backend(&format!("{name}-{turn}"), spoken));
-                mesh.endpoints(name, pods);
-                count.until_used(&format!("{name}-{turn}"));
-                // A Pod that ends is no endpoint first, and serves what has been sent to it.
-                count.until_unused(gone.name(), 200);
-                gone.delete();
-            }
-        }
+        replace_pods(&mesh, ("web", Spoken::Http1), &count, &mut pods);
         drop(over);
-        calls.join().expect("no call failed");
         requests.join().expect("no request failed");
     });
-    assert!(count.all.load(Relaxed) > 1000, "there was load");
 }

@@ -34,6 +34,7 @@ impl Grpc {
     pub(super) fn try_connect(client: &Pod, at: SocketAddr) -> Option<Self> {
         let stream = client.in_namespace(|| TcpStream::connect_timeout(&at, TIMEOUT)).ok()?;
         stream.set_nonblocking(true).ok()?;
+        stream.set_nodelay(true).ok()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().ok()?;
         let opening = async {
             let stream = TokioIo::new(tokio::net::TcpStream::from_std(stream).ok()?);
