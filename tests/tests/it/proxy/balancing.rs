@@ -189,6 +189,8 @@ fn s53_all_connections_go_to_the_holder_of_the_lease() {
         answer.is_ok_and(|answer| answer.name == name)
     };
     eventually("web-1 leads", || is_led_by("web-1"));
+    // In the other family, too: iptables writes one after the other.
+    scene.stage.served.settle();
     for (frontend, family) in [(Frontend::NodePort, Family::V6), (Frontend::LoadBalancer, Family::V4)] {
         assert_eq!(scene.turns(5, frontend, family), ["web-1"; 5], "{frontend:?} {family:?}");
     }
