@@ -242,7 +242,7 @@ fn s53_clients_never_see_two_leaders() {
                     assert_eq!(answer.name, former, "turn {turn}");
                     assert!(!has_changed, "turn {turn}: {former} answers after {next}");
                 }
-                Err(_) => assert!(begun.elapsed() < FAIL_OVER_LIMIT, "turn {turn}: nobody answers"),
+                Err(_) => assert!(begun.elapsed() < FAIL_OVER_LIMIT, "turn {turn}: no endpoint answers"),
             }
         }
     }
